@@ -1,0 +1,34 @@
+# `make reproduce` and `make test` do all the set-up; nothing else is needed on a fresh machine.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+OUT    ?= report
+
+.PHONY: reproduce test check lint setup clean
+
+reproduce: $(READY)  ## every paper at scale `quick`, then OUT/index.html
+	$(BIN)/rankscope reproduce --out $(OUT)
+
+test: check  ## the whole suite, after linting and type checks
+
+check: lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Rankscope needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(OUT)

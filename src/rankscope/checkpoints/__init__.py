@@ -1,0 +1,1 @@
+"""Real models, read lazily."""

@@ -1,0 +1,43 @@
+"""Frozen, strict configurations: a field that is not known is an error, never ignored."""
+
+import hashlib
+import json
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rankscope.core.errors import InputError, suggest
+
+
+class Config(BaseModel):
+    """Base of all configurations: immutable, hashable, no unknown fields, no silent conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InputError(_one_line(type(self), error)) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, validated anew."""
+        return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+    def digest(self) -> str:
+        """A hash of the contents, equal for equal configurations across processes and machines."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _one_line(cls: type[Config], error: ValidationError) -> str:
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{cls.__name__} has no field {field!r}. {suggest(field, cls.model_fields)}"
+    if first["type"] == "missing":
+        return f"{cls.__name__} needs {field!r}: pass it by name."
+    reason = first["msg"].removeprefix("Value error, ")
+    where = f"{cls.__name__}.{field}: " if field else f"{cls.__name__}: "
+    given = f" (got {first['input']!r})" if field else ""
+    return where + reason + given

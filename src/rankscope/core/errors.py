@@ -1,0 +1,25 @@
+"""The errors a user can meet. Each message says what is wrong and what to do about it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RankscopeError(Exception):
+    """Anything that went wrong in a way we understand; the command line prints it as one line."""
+
+
+class InputError(RankscopeError, ValueError):
+    """The caller asked for something that cannot be; the message names the remedy."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A remedy for an unknown name: the nearest known one, or the list of them.
+
+    >>> suggest("token", ["tokens", "dim"])
+    "Did you mean 'tokens'?"
+    >>> suggest("zzz", ["tokens", "dim"])
+    'Known: dim, tokens.'
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."

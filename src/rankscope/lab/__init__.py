@@ -1,0 +1,1 @@
+"""Experiments, grids, claims, the store and the runners."""

@@ -1,0 +1,1 @@
+"""Linear algebra and the sphere: sampling, spectra, truncation, factored products."""

@@ -1,0 +1,1 @@
+"""Measurements: tensors in, tensors out."""

@@ -1,0 +1,1 @@
+"""Models whose rank is a setting."""

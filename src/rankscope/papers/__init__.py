@@ -1,0 +1,1 @@
+"""One folder a paper, on top of the engine."""

@@ -1,0 +1,1 @@
+"""amsel2024: rank against heads."""

@@ -1,0 +1,1 @@
+"""The page and the figures: reads tables and verdicts, computes nothing."""

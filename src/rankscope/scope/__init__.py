@@ -1,0 +1,1 @@
+"""The instruments on a checkpoint."""

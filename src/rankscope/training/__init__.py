@@ -1,0 +1,1 @@
+"""Ensembles, optimizers and the loop."""
