@@ -33,12 +33,13 @@ class Series:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A map of values over two axes of labels, with a text in each cell for whoever hovers."""
+    """A map of values over two axes of labels; each cell has a mark to see and a text for whoever hovers."""
 
     x: Sequence[str]
     y: Sequence[str]
     values: Sequence[Sequence[float]]
     text: Sequence[Sequence[str]]
+    marks: Sequence[Sequence[str]]
     levels: tuple[float, float]
 
 

@@ -43,6 +43,20 @@ def large_neurons(size: Float[Tensor, "member hidden"]) -> Bool[Tensor, "member 
     return torch.zeros_like(size, dtype=torch.bool).scatter_(-1, ranking, upper)
 
 
+def separation(
+    size: Float[Tensor, "member hidden"], large: Bool[Tensor, "member hidden"]
+) -> Float[Tensor, " member"]:
+    """The share of the sizes' variance that lies between the two groups.
+
+    Split where it is largest, a normal distribution gives 2/π = 0.64 and a uniform one 0.75: only what is clearly
+    above those are two groups.
+    """
+    share = large.double().mean(-1)
+    above = size.double().where(large, 0.0).mean(-1) / share
+    below = size.double().where(~large, 0.0).mean(-1) / (1 - share)
+    return share * (1 - share) * (above - below).square() / size.double().var(-1, correction=0)
+
+
 def without(
     parts: Float[Tensor, "member sample hidden"], gone: Bool[Tensor, "member hidden"]
 ) -> Float[Tensor, "member sample"]:

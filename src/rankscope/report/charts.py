@@ -96,6 +96,8 @@ def _heat_map(heat_map: HeatMap) -> Any:
         x=[escape(label) for label in heat_map.x], y=[escape(label) for label in heat_map.y],
         z=[list(row) for row in heat_map.values], zmin=heat_map.levels[0], zmax=heat_map.levels[1],
         hovertext=[[escape(text) for text in row] for row in heat_map.text],
+        text=[[escape(mark) for mark in row] for row in heat_map.marks],
+        texttemplate="%{text}",
         hovertemplate="%{y}<br>%{x}<br>%{hovertext}<extra></extra>",
         colorscale=[list(level) for level in palette.VERDICTS], showscale=False, xgap=2, ygap=2,
     )  # fmt: skip

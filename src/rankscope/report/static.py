@@ -87,3 +87,6 @@ def _draw_map(axis: Any, heat_map: HeatMap) -> None:
     )
     axis.set_xticks(range(len(heat_map.x)), heat_map.x, rotation=20, ha="right", fontsize=8)
     axis.set_yticks(range(len(heat_map.y)), heat_map.y, fontsize=8)
+    for row, marks in enumerate(heat_map.marks):
+        for column, mark in enumerate(marks):
+            axis.text(column, row, mark, ha="center", va="center")

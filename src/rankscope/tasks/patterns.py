@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from rankscope.core import Config, stream
+from rankscope.core import Config, InputError, stream
 from rankscope.linalg.sphere import haar_frame
 
 CHUNK = 16
@@ -138,7 +138,7 @@ def batches_of_set(
 ) -> Iterator[PatternBatch]:
     """`steps` batches drawn without replacement, epoch after epoch, from a fixed set of `samples` a member."""
     if samples < batch:
-        raise ValueError(f"samples={samples} < batch={batch}. Raise samples or lower batch.")
+        raise InputError(f"samples={samples} < batch={batch}. Raise samples or lower batch.")
     whole = next(batches(tasks, seeds, split="samples", steps=1, batch=samples, device=device, dtype=dtype))
     per_epoch = samples // batch
     member = torch.arange(len(tasks), device=device).unsqueeze(-1)

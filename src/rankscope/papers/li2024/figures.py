@@ -12,6 +12,7 @@ from rankscope.lab.paper import Results
 from rankscope.papers.li2024.claims import CLAIMS
 from rankscope.papers.li2024.measurement import FRACTIONS, RANKS
 
+VERDICT_MARK = {Verdict.FAILS: "−", Verdict.UNDECIDED: "·", Verdict.HOLDS: "+"}
 VERDICT_LEVEL = {Verdict.FAILS: 0.0, Verdict.UNDECIDED: 0.5, Verdict.HOLDS: 1.0}
 
 
@@ -86,9 +87,9 @@ def _figure_3(results: Results) -> Figure:
     place = np.arange(1, len(arrays[0]["neurons/end"]) + 1)
     sorted_norms = {
         tag: np.sort(np.stack([cell[f"neurons/{tag}"].numpy() for cell in arrays]), axis=1)
-        for tag in ("start", "end")
+        for tag in ("start", "end", "update")
     }
-    small = float(1 - table["large_fraction"].mean())
+    small = float(table["update_small_fraction"].mean())
     pruned = {
         order: _melt(table, {f"loss_{order}_{f:g}": f for f in FRACTIONS}, "fraction", "loss")
         for order in ("smallest", "largest")
@@ -102,11 +103,13 @@ def _figure_3(results: Results) -> Figure:
         paper_says="About 80 of 200 neurons end with a clearly smaller magnitude (A); pruning the smallest first does no "
         "harm up to 0.4 and more and more beyond (B). Corollary 1: O(1/M) without the small ones, at least Ω(R) without "
         "a fraction R of the large ones.",
-        caption=f"A fraction {small:.2f} of the neurons stays small (the lower of two clusters of ‖Δo_i‖). Means over "
-        "seeds with 95% intervals.",
+        caption=f"Each curve of A is sorted by itself. A fraction {small:.2f} of the neurons lies in the lower of two "
+        "groups of ‖Δo_i‖. Means over seeds with 95% intervals.",
         panels=(
-            Panel("A: ‖o_i‖, sorted", "neuron", "norm",
-                  [_series("trained", place, sorted_norms["end"]), _series("start", place, sorted_norms["start"])]),
+            Panel("A: norms of neurons, sorted", "neuron", "norm",
+                  [_series("‖o_i‖, trained", place, sorted_norms["end"]),
+                   _series("‖o_i‖ at the start", place, sorted_norms["start"]),
+                   _series("‖Δo_i‖", place, sorted_norms["update"])]),
             Panel("B: test loss after pruning", "fraction of neurons removed", "hinge loss",
                   [curve(f"{order} first", rows, "fraction", "loss") for order, rows in pruned.items()]),
             Panel("Corollary 1, (14)", "patterns M", "hinge loss",
@@ -225,7 +228,8 @@ def _hidden(results: Results) -> Figure:
                   ("Δo, a < 0", "update_large_on_own_minus"), ("o, a > 0", "o_large_on_own_plus")]),
             panel("outside ℒ", [("Δo elsewhere, a > 0", "update_small_on_other_plus"),
                   ("‖Δo‖", "update_small_norm"), ("o elsewhere, a > 0", "o_small_on_other_plus")]),
-            Panel("|ℒ|/m", "neurons m", "fraction", [curve("measured", table, "hidden", "large_fraction")], log_x=True),
+            Panel("1 − |ℒ|/m", "neurons m", "fraction",
+                  [curve("measured", table, "hidden", "update_small_fraction")], log_x=True),
         ),
         experiments=("li2024/hidden",),
     )  # fmt: skip
@@ -240,7 +244,8 @@ def _sensitivity(results: Results) -> Figure:
         id="li2024-sensitivity",
         title="How far the verdicts depend on what the paper leaves open",
         paper_says="The paper does not give tokens, fractions, learning rate, batch or steps.",
-        caption="One choice changed at a time. Hover a cell for the figures behind it.",
+        caption="One choice changed at a time; the last row is another regime. Blue holds (+), orange fails (−), pale is "
+        "undecided (·). Hover a cell for the figures behind it.",
         panels=(
             Panel(
                 "verdict by setting", "", "",
@@ -249,6 +254,7 @@ def _sensitivity(results: Results) -> Figure:
                     y=variants,
                     values=[[VERDICT_LEVEL[judgement.verdict] for judgement in row] for row in found],
                     text=[[f"{judgement.verdict}: {judgement.how}" for judgement in row] for row in found],
+                    marks=[[VERDICT_MARK[judgement.verdict] for judgement in row] for row in found],
                     levels=(0.0, 1.0),
                 ),
             ),

@@ -12,7 +12,7 @@ from torch import Tensor
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.measure.attention_mass import attention_mass
-from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, without
+from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
 from rankscope.measure.updates import alignment, update_factors, with_update_rank
 from rankscope.models import one_layer
 from rankscope.models.one_layer import TRAINED, Weights
@@ -129,11 +129,13 @@ class Examiner:
         sign = weights["a"] if weights["a"].ndim == 2 else weights["a"].mean(1)
         own = (sign <= 0).long().unsqueeze(-1)
         columns = {
-            "large_fraction": large.to(update.dtype).mean(-1),
             "small_share_of_large": _mean(magnitudes(update), ~large) / _mean(magnitudes(update), large),
             "loss_without_small": self.loss(without(parts, ~large)),
         }
         for tag, rows in (("o", weights["w_o"]), ("update", update)):
+            upper = large_neurons(magnitudes(rows))
+            columns[f"{tag}_small_fraction"] = 1 - upper.to(rows.dtype).mean(-1)
+            columns[f"{tag}_separation"] = separation(magnitudes(rows), upper)
             along = (rows @ self.patterns.mT).abs()
             mine = along.gather(-1, own).squeeze(-1)
             rest = along.scatter(-1, own, 0.0).amax(-1)

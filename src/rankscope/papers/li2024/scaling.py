@@ -40,10 +40,15 @@ def at_least(table: pd.DataFrame, axis: str, column: str, power: float) -> Check
     return Check(what, exponents(table, axis, column), AtLeast(power - MARGIN))
 
 
-def at_most(table: pd.DataFrame, axis: str, column: str, power: float) -> Check:
-    """column ≤ O(axis^power): along the sweep it must fall at least as fast; what is never positive holds anyway."""
+def at_most(
+    table: pd.DataFrame, axis: str, column: str, power: float, *, axis_to_zero: bool = False
+) -> Check:
+    """column ≤ O(axis^power) as the axis grows, or as it falls to zero; what is never positive holds anyway.
+
+    Towards infinity the column must fall at least as fast (exponent ≤ power); towards zero, too (exponent ≥ power).
+    """
     if bool((table.groupby(axis)[column].mean() <= 0).all()):
         greatest = table.groupby("seed", sort=True)[column].max()
         return Check(f"greatest {column} over {axis}", tuple(greatest.astype(float)), AtMost(0.0))
-    what = f"exponent of {column} in {axis}"
-    return Check(what, exponents(table, axis, column), AtMost(power + MARGIN))
+    bound = AtLeast(power - MARGIN) if axis_to_zero else AtMost(power + MARGIN)
+    return Check(f"exponent of {column} in {axis}", exponents(table, axis, column), bound)

@@ -1,0 +1,173 @@
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import time
+
+import pandas as pd
+import pytest
+import torch
+
+from rankscope.core import InputError, RankscopeError
+from rankscope.lab import Store, run
+from rankscope.lab.runner import check_device, plan
+from rankscope.lab.store import FILE
+from tests.lab.toy import go, go_traced, toy
+
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(["tests.lab.toy"])
+
+
+def start(*args):
+    process = FORK.Process(target=go_traced, args=args)
+    process.start()
+    return process
+
+
+def table(folder):
+    return Store(folder).table(toy()).sort_values(["scale", "seed"], ignore_index=True)
+
+
+def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
+    go(tmp_path, cells=6)
+    store = Store(tmp_path)
+    rows = store.provenance()
+    assert len(rows) == 6
+    for column in (
+        "key",
+        "seed",
+        "version",
+        "commit_id",
+        "torch",
+        "device",
+        "dtype",
+        "seconds",
+        "peak_bytes",
+    ):
+        assert rows[column].notna().all(), column
+    assert rows["torch"].unique().tolist() == [torch.__version__]
+    assert rows["peak_bytes"].min() > 2**20
+    records = store.table(toy(6))
+    for record in records.to_dict("records"):
+        assert store.arrays(record["cell"])["values"].sum().item() == pytest.approx(record["total"])
+
+
+def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tmp_path):
+    go(tmp_path / "whole")
+    killed, trace = tmp_path / "killed", tmp_path / "trace"
+    draw = random.Random(7)
+    kills = 0
+    while kills < 20:
+        finished = Store(killed).finished()
+        trace.write_text("")
+        process = start(killed, trace)
+        time.sleep(draw.uniform(0.02, 0.35))
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.join()
+        assert not finished & set(trace.read_text().split()), "a finished cell was computed again"
+        if len(Store(killed).finished()) == 60:  # done before the kills were: begin another run
+            killed = tmp_path / f"killed-{kills}"
+    go(killed)
+    pd.testing.assert_frame_equal(table(killed), table(tmp_path / "whole"))
+
+
+def test_a_kill_between_the_arrays_and_the_row_leaves_the_cell_unfinished(tmp_path, monkeypatch):
+    store, experiment = Store(tmp_path), toy(6)
+
+    def die(*_):
+        raise SystemError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rankscope.lab.store.commit", die)
+        with pytest.raises(SystemError):
+            run(plan([experiment], store, "cpu"), store, "cpu")
+    assert list((tmp_path / "arrays").rglob("*.safetensors"))
+    assert store.finished() == set()
+    go(tmp_path, cells=6)
+    assert len(store.finished()) == 6
+
+
+def test_two_processes_on_one_store_end_with_the_same_table(tmp_path):
+    both = [start(tmp_path / "both", tmp_path / f"trace-{i}") for i in range(2)]
+    for process in both:
+        process.join()
+        assert process.exitcode == 0
+    go(tmp_path / "one")
+    pd.testing.assert_frame_equal(table(tmp_path / "both"), table(tmp_path / "one"))
+
+
+@pytest.mark.parametrize("damage", ["header", "middle", "text"])
+def test_a_damaged_store_is_an_error_that_says_what_to_do_and_is_left_alone(tmp_path, damage):
+    go(tmp_path)
+    path = tmp_path / FILE
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    content = bytearray(path.read_bytes())
+    if damage == "text":
+        content = bytearray(b"this is no database" * 400)
+    else:
+        place = 0 if damage == "header" else 4096
+        content[place : place + 4096] = b"\xa5" * 4096
+    path.write_bytes(content)
+    with pytest.raises(
+        RankscopeError, match=r"cells\.sqlite is damaged .* left as it is\. Move it away to start anew"
+    ):
+        go(tmp_path)
+    assert path.read_bytes() == bytes(content)
+
+
+def test_a_damaged_array_file_is_named(tmp_path):
+    go(tmp_path, cells=3)
+    store = Store(tmp_path)
+    key = sorted(store.finished())[0]
+    next((tmp_path / "arrays").rglob(f"{key}.safetensors")).write_bytes(b"short")
+    with pytest.raises(RankscopeError, match=rf"{key}\.safetensors cannot be read"):
+        store.arrays(key)
+
+
+def test_results_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
+    go(tmp_path, cells=6)
+    monkeypatch.setattr("rankscope.lab.store.code_digest", lambda: "another")
+    assert Store(tmp_path).finished() == set()
+    assert Store(tmp_path).table(toy(6)).empty
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RankscopeError, match=r"Cannot write to .*Choose another --out"):
+        Store(tmp_path / "file" / "run")
+
+
+def test_the_group_size_is_the_one_that_measured_fastest(tmp_path):
+    store = Store(tmp_path)
+    todo = plan([toy()], store, "cpu")
+    assert {len(group.cells) for group in todo.groups} == {4}
+    assert todo.cells == 60
+    assert todo.finished == 0
+    assert plan([toy()], Store(tmp_path), "cpu").groups[0].cells == todo.groups[0].cells
+
+
+def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
+    experiment = toy(12)
+
+    def broken(cells, device, tick):
+        if any(cell.seed == 3 for cell in cells):
+            raise RuntimeError("boom")
+        return experiment.run(cells, device, tick)
+
+    store = Store(tmp_path)
+    todo = plan([experiment.__class__(**{**experiment.__dict__, "run": broken})], store, "cpu")
+    with pytest.raises(RuntimeError, match="boom"):
+        run(todo, store, "cpu")
+    go(tmp_path, cells=12)
+    assert len(store.finished()) == 12
+
+
+@pytest.mark.parametrize(("device", "message"), [("gpu", "Unknown device 'gpu'"), ("mps", "not supported")])
+def test_a_device_that_is_not_there_is_an_error(device, message):
+    with pytest.raises(InputError, match=message):
+        check_device(device)

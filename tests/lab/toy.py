@@ -1,0 +1,63 @@
+"""A cheap experiment whose cells leave a trace when they are computed, for tests that kill it."""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import torch
+
+from rankscope.core import Config
+from rankscope.lab import Experiment, Grid, Outcome, Store, run
+from rankscope.lab.runner import plan
+
+
+class Task(Config):
+    width: int = 3
+
+
+class Model(Config):
+    scale: float = 1.0
+
+
+class Train(Config):
+    pause: float = 0.002
+
+
+def run_cells(cells, device, tick):
+    time.sleep(sum(cell.train.pause for cell in cells))
+    trace = os.environ.get("TOY_TRACE")
+    outcomes = []
+    for cell in cells:
+        if trace:
+            with Path(trace).open("a") as file:
+                file.write(cell.key() + "\n")
+        draw = random.Random(cell.seed)
+        values = torch.tensor([draw.random() for _ in range(cell.task.width)]) * cell.model.scale
+        outcomes.append(Outcome([{"total": float(values.sum())}], {"values": values}))
+        tick()
+    return outcomes
+
+
+def toy(cells=60, pause=0.002):
+    return Experiment(
+        name="toy",
+        task=Task(),
+        model=Model(),
+        train=Train(pause=pause),
+        grid=Grid(seed=range(cells // 3), scale=(1.0, 2.0, 3.0)),
+        run=run_cells,
+        together=lambda cell: 0,
+        ticks=lambda cell: 1,
+        probe=lambda cells, device: 0.01 if len(cells) == 4 else 1.0,
+    )
+
+
+def go(folder, cells=60, pause=0.002):
+    store = Store(folder)
+    run(plan([toy(cells, pause)], store, "cpu"), store, "cpu")
+
+
+def go_traced(folder, trace, cells=60, pause=0.002):
+    os.environ["TOY_TRACE"] = str(trace)
+    go(folder, cells, pause)

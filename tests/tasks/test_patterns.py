@@ -1,0 +1,100 @@
+import pytest
+import torch
+
+from rankscope.core import InputError
+from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns, batches, batches_of_set, frames
+
+TASK = Patterns(tokens=10, relevant_fraction=0.4, confusion_fraction=0.2)
+
+
+def first(task, seed=0, batch=64, **kwargs):
+    return next(batches([task], [seed], split="train", steps=1, batch=batch, dtype=torch.float64, **kwargs))
+
+
+def test_the_label_is_the_majority_vote():
+    batch = first(TASK)
+    votes = (batch.pattern == 0).sum(-1) - (batch.pattern == 1).sum(-1)
+    assert torch.equal(votes.sign().double(), batch.labels)
+    assert torch.equal(votes.abs(), torch.full_like(votes, 2))
+
+
+def test_every_sample_has_its_share_of_each_kind():
+    batch = first(TASK)
+    relevant = batch.relevant()
+    assert torch.equal(relevant.sum(-1), torch.full((1, 64), 4.0, dtype=torch.float64))
+    assert torch.equal((batch.pattern < 2).sum(-1), torch.full((1, 64), 6))
+    assert batch.pattern.max() == 19
+
+
+def test_classes_are_balanced():
+    assert first(TASK, batch=64).labels.sum() == 0
+    assert abs(first(TASK, batch=33).labels.sum()) == 1
+
+
+def test_positions_are_spread():
+    share = first(TASK, batch=4096).relevant().mean((0, 1))
+    assert torch.all((share - 0.4).abs() < 4 * (0.4 * 0.6 / 4096) ** 0.5)
+
+
+def test_patterns_are_orthonormal_and_the_noise_is_gaussian():
+    batch = first(TASK, batch=4096)
+    frame = frames([TASK], [0])[0]
+    assert torch.allclose(frame @ frame.T, torch.eye(20, dtype=torch.float64), atol=1e-12)
+    noise = batch.x - frame[batch.pattern]
+    assert abs(noise.std().item() - 0.1) < 4 * 0.1 / (2 * noise.numel()) ** 0.5
+    assert abs(noise.mean().item()) < 4 * 0.1 / noise.numel() ** 0.5
+
+
+def test_bounded_noise_keeps_unit_norm_and_stays_within_tau():
+    task = TASK.replace(noise=BoundedNoise(level=0.3))
+    batch = first(task, batch=512)
+    distance = (batch.x - frames([task], [0])[0][batch.pattern]).norm(dim=-1)
+    assert torch.allclose(batch.x.norm(dim=-1), torch.ones_like(distance), atol=1e-12)
+    assert distance.max() <= 0.3 + 1e-12
+    assert distance.max() > 0.29
+
+
+def test_a_member_does_not_depend_on_its_neighbours():
+    quiet = TASK.replace(noise=GaussianNoise(level=0.0), relevant_fraction=0.6)
+    together = list(batches([TASK, quiet], [3, 5], split="train", steps=20, batch=8))
+    alone = list(batches([quiet], [5], split="train", steps=20, batch=8))
+    for both, single in zip(together, alone, strict=True):
+        assert torch.equal(both.x[1], single.x[0])
+        assert torch.equal(both.pattern[1], single.pattern[0])
+
+
+def test_splits_and_steps_differ():
+    train, again = list(batches([TASK], [0], split="train", steps=2, batch=8))
+    test = next(batches([TASK], [0], split="test", steps=1, batch=8))
+    assert not torch.equal(train.x, again.x)
+    assert not torch.equal(train.x, test.x)
+
+
+def test_a_fixed_set_is_used_up_before_it_is_used_again():
+    seen = list(batches_of_set([TASK], [1], samples=12, steps=8, batch=4))
+    rows = torch.cat([batch.x[0].flatten(1) for batch in seen])
+    assert len(rows.unique(dim=0)) == 12
+    assert len(rows[:12].unique(dim=0)) == 12
+
+
+def test_a_fixed_set_smaller_than_a_batch_is_an_error():
+    with pytest.raises(InputError, match=r"samples=3 < batch=4\. Raise samples or lower batch"):
+        next(batches_of_set([TASK], [1], samples=3, steps=1, batch=4))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"patterns": 30}, "patterns=30 > dim=20.*Lower patterns to ≤ 20 or raise dim"),
+        (
+            {"relevant_fraction": 0.2, "confusion_fraction": 0.2},
+            "the vote has no winner. Raise relevant_fraction",
+        ),
+        ({"relevant_fraction": 0.8, "confusion_fraction": 0.4}, "= 1.2 > 1. Lower one of them"),
+        ({"patterns": 2}, "patterns=2 leaves none for the irrelevant tokens"),
+        ({"relevant_fractoin": 0.2}, "Did you mean 'relevant_fraction'"),
+    ],
+)
+def test_what_cannot_be_sampled_is_an_error_that_says_what_to_do(fields, message):
+    with pytest.raises(InputError, match=message):
+        Patterns(**fields)
