@@ -10,7 +10,7 @@ def uniform_sphere(
 ) -> Float[Tensor, "*shape dim"]:
     """Independent uniform points on S^{dim−1}, with leading axes `shape`."""
     points = torch.randn(*shape, dim, generator=generator, dtype=dtype, device=generator.device)
-    return points / points.norm(dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(points, dim=-1)
 
 
 def haar_frame(
@@ -23,4 +23,5 @@ def haar_frame(
     gaussian = torch.randn(*shape, dim, count, generator=generator, dtype=dtype, device=generator.device)
     q, r = torch.linalg.qr(gaussian)
     signs = torch.diagonal(r, dim1=-2, dim2=-1).sign()
-    return (q * signs.unsqueeze(-2)).transpose(-1, -2).contiguous()
+    frame: Tensor = (q * signs.unsqueeze(-2)).transpose(-1, -2).contiguous()
+    return frame
