@@ -52,10 +52,11 @@ class RankAttention(nn.Module):
                  There is then no W_Q. A module given here is trained along.
     key_dim, value_dim   of the key and value tokens, where not `dim`
 
-    Documented results: a query that may see no key (all masked, or none there) attends to nothing, and its
-    output is the output bias. NaN is passed on: in a query to that query's output, in a key or value to
-    every query of that sequence, even where it is masked (0 · NaN is NaN). An empty batch or query sequence
-    gives an empty output. `is_causal` alone masks causally, and together with `attn_mask` both apply.
+    Documented results. A query that may see no key (all masked, or none there) attends to nothing: its
+    output is the output bias. NaN in a key or value reaches every query of that sequence, even where it is
+    masked (0 · NaN is NaN). NaN in a query makes that query's output NaN and touches no other; torch's fused
+    CPU kernel (no weights needed) may take such a query for one that sees nothing. An empty batch or query
+    sequence gives an empty output. `is_causal` alone masks causally; with `attn_mask`, both apply.
     """
 
     def __init__(
