@@ -4,8 +4,9 @@ Two questions. At equal shape, is it as fast as nn.MultiheadAttention (goal: at 
 Against a loop over `budget` stock modules that are averaged, is it faster (goal: at least 5 times)?
 
 Contestants take turns within every repetition, so that a busy machine slows both. The ratio is that of one
-repetition; its median and quartiles over repetitions are reported. Peak memory is the growth of resident memory
-over two steps in a fresh process of its own. Results go to rank_attention.json beside this script.
+repetition; its median and quartiles over repetitions are reported. Peak memory is the growth of resident
+memory over two steps, weights and gradients included, in a fresh process of its own. Results go to
+rank_attention.json beside this script.
 
     python benchmarks/rank_attention.py --repetitions 30 --threads 1
 """
@@ -26,9 +27,11 @@ from torch import Tensor, nn
 from rankscope.models.attention import RankAttention
 
 Attend = Callable[[Tensor], Tensor]
+Case = tuple[int, int, int, int, bool]
+"""batch, tokens, dim, heads of a block, need_weights"""
 GOAL_EQUAL, GOAL_LOOP = 1.05, 5.0
 
-EQUAL = [  # batch, tokens, dim, heads, need_weights
+EQUAL: list[Case] = [
     (32, 16, 64, 8, False),
     (256, 16, 64, 8, False),
     (256, 16, 64, 64, False),
@@ -37,7 +40,7 @@ EQUAL = [  # batch, tokens, dim, heads, need_weights
     (256, 16, 64, 8, True),
     (4, 256, 512, 8, True),
 ]
-LOOP = [  # batch, tokens, dim, heads of a block, need_weights
+LOOP: list[Case] = [
     (8, 8, 16, 4, False),
     (1, 16, 64, 8, False),
     (8, 16, 64, 8, False),
@@ -48,17 +51,22 @@ LOOP = [  # batch, tokens, dim, heads of a block, need_weights
 BUDGETS = (8, 64)
 
 
-def contestants(budget: int, dim: int, heads: int, need_weights: bool) -> dict[str, Attend]:
-    """The same function twice: `budget` averaged stock modules, and one RankAttention with all their heads."""
-    stock = [nn.MultiheadAttention(dim, heads, batch_first=True) for _ in range(budget)]
-    ours = RankAttention.from_multihead(*stock)
+def stock_loop(
+    budget: int, dim: int, heads: int, need_weights: bool
+) -> tuple[list[nn.MultiheadAttention], Attend]:
+    """`budget` stock modules and their average; of one, just itself."""
+    modules = [nn.MultiheadAttention(dim, heads, batch_first=True) for _ in range(budget)]
 
-    def loop(x: Tensor) -> Tensor:
-        if budget == 1:
-            return stock[0](x, x, x, need_weights=need_weights)[0]
-        return torch.stack([module(x, x, x, need_weights=need_weights)[0] for module in stock]).mean(0)
+    def attend(x: Tensor) -> Tensor:
+        outputs = [module(x, x, x, need_weights=need_weights)[0] for module in modules]
+        return outputs[0] if budget == 1 else torch.stack(outputs).mean(0)
 
-    return {"stock": loop, "ours": lambda x: ours(x, x, x, need_weights=need_weights)[0]}
+    return modules, attend
+
+
+def one_layer(layer: RankAttention, need_weights: bool) -> Attend:
+    """All heads of all blocks in one layer."""
+    return lambda x: layer(x, x, x, need_weights=need_weights)[0]
 
 
 def step(attend: Attend, x: Tensor) -> float:
@@ -78,18 +86,24 @@ def resident(field: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {field}: memory is measured on Linux only.")
 
 
-def peak_memory(name: str, budget: int, case: tuple[int, int, int, int, bool], pipe: Any) -> None:
-    """Growth of resident memory over two steps, parameters and their gradients included."""
+def peak_memory(name: str, budget: int, case: Case, pipe: Any) -> None:
+    """Send the growth of resident memory over two steps; a small step first loads the libraries."""
     batch, tokens, dim, heads, need_weights = case
+    small = one_layer(RankAttention(8, 2, 4, batch_first=True), need_weights)
+    step(small, torch.randn(2, 3, 8, requires_grad=True))
     before = resident("VmRSS")
-    attend = contestants(budget, dim, heads, need_weights)[name]
+    if name == "stock":
+        _, attend = stock_loop(budget, dim, heads, need_weights)
+    else:
+        layer = RankAttention(dim, budget * heads, dim // heads, blocks=budget, batch_first=True)
+        attend = one_layer(layer, need_weights)
     x = torch.randn(batch, tokens, dim, requires_grad=True)
     for _ in range(2):
         step(attend, x)
     pipe.send(resident("VmHWM") - before)
 
 
-def measured_memory(name: str, budget: int, case: tuple[int, int, int, int, bool]) -> float:
+def measured_memory(name: str, budget: int, case: Case) -> float:
     """`peak_memory` in a process of its own, in MiB."""
     fork = multiprocessing.get_context("fork")
     receive, send = fork.Pipe(duplex=False)
@@ -100,19 +114,17 @@ def measured_memory(name: str, budget: int, case: tuple[int, int, int, int, bool
     return round(grown / 2**20, 1)
 
 
-def measure(
-    kind: str, budget: int, case: tuple[int, int, int, int, bool], repetitions: int
-) -> dict[str, Any]:
+def measure(kind: str, budget: int, case: Case, memory: dict[str, float], repetitions: int) -> dict[str, Any]:
     """One row: median times, and median and quartiles of the ratio that the goal speaks of."""
     batch, tokens, dim, heads, need_weights = case
-    memory = {name: measured_memory(name, budget, case) for name in ("stock", "ours")}
     torch.manual_seed(0)
-    attend = contestants(budget, dim, heads, need_weights)
+    modules, loop = stock_loop(budget, dim, heads, need_weights)
+    attend = {"stock": loop, "ours": one_layer(RankAttention.from_multihead(*modules), need_weights)}
     x = torch.randn(batch, tokens, dim, requires_grad=True)
     torch.testing.assert_close(attend["ours"](x), attend["stock"](x), rtol=1e-3, atol=1e-5)
     times: dict[str, list[float]] = {name: [] for name in attend}
-    for name in attend:
-        step(attend[name], x)
+    for contestant in attend.values():
+        step(contestant, x)
     for repetition in range(repetitions):
         order = list(attend) if repetition % 2 else list(attend)[::-1]
         for name in order:
@@ -149,9 +161,12 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     cases = [("equal", 1, case) for case in EQUAL]
     cases += [("loop", budget, case) for budget in BUDGETS for case in LOOP]
+    memories = [
+        {name: measured_memory(name, budget, case) for name in ("stock", "ours")} for _, budget, case in cases
+    ]  # before anything is allocated here, which a forked process would inherit
     rows = []
-    for kind, budget, case in cases:
-        row = measure(kind, budget, case, arguments.repetitions)
+    for (kind, budget, case), memory in zip(cases, memories, strict=True):
+        row = measure(kind, budget, case, memory, arguments.repetitions)
         rows.append(row)
         print(
             f"{kind:5} budget {budget:2} batch {row['batch']:3} tokens {row['tokens']:3} dim {row['dim']:3} "
