@@ -234,6 +234,23 @@ def test_causal_alone_masks_causally():
     )
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_bool_and_float_masks_mix(need_weights):
+    layer = randomise(RankAttention(6, heads=2, rank=3, batch_first=True, dtype=torch.float64))
+    x, added = tokens(2, 5, 6), tokens(5, 5, name="mask")
+    padding = torch.zeros(2, 5, dtype=torch.bool)
+    padding[1, 2:] = True
+    as_float = torch.zeros(2, 5, dtype=torch.float64).masked_fill(padding, -torch.inf)
+    mixed, alike = (
+        layer(x, x, x, attn_mask=added, key_padding_mask=mask, need_weights=need_weights)[0]
+        for mask in (padding, as_float)
+    )
+    torch.testing.assert_close(mixed, alike, **TOLERANCE)
+    both = layer(x, x, x, key_padding_mask=as_float, is_causal=True, need_weights=need_weights)[0]
+    wanted = layer(x, x, x, key_padding_mask=padding, is_causal=True, need_weights=need_weights)[0]
+    torch.testing.assert_close(both, wanted, **TOLERANCE)
+
+
 class DistanceScoring(nn.Module):
     """φ_h of squared distances between projected keys and an unprojected part of the query."""
 

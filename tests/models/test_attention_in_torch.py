@@ -124,6 +124,9 @@ def test_exchange_by_hand_meets_a_clear_error_where_nested_tensors_would_come():
         layer.self_attn = RankAttention.from_multihead(layer.self_attn)
     encoder.eval()
     encoder(x)
+    assert not hasattr(encoder.layers[0].self_attn, "in_proj_weight")
+    with pytest.raises(AttributeError, match="'RankAttention' object has no attribute 'w_p'"):
+        _ = encoder.layers[0].self_attn.w_p
     with pytest.raises(InputError, match=r"set encoder.use_nested_tensor = False, or .* replace_attention"):
         encoder(x, src_key_padding_mask=padding)
 

@@ -99,7 +99,7 @@ def test_averaged_blocks_train_as_the_loop_does():
         nn.MultiheadAttention(8, 4, batch_first=True, dtype=torch.float64) for _ in range(4)
     )
     layer = RankEncoderLayer.averaged(8, 2, 4, 12, norm=Norm.SCALAR, dtype=torch.float64)
-    assert layer.attention.heads == 16
+    assert (layer.attention.heads, layer.attention.blocks) == (16, 4)
     layer.attention = RankAttention.from_multihead(*blocks)
     twin = RankEncoderLayer.averaged(8, 2, 4, 12, norm=Norm.SCALAR, dtype=torch.float64)
     twin.load_state_dict(layer.state_dict())
@@ -122,6 +122,7 @@ def test_the_papers_encoder_has_its_parameter_count():
     attention = sum(p.numel() for name, p in layer.attention.named_parameters() if name.endswith("weight"))
     assert attention == 4 * 4 * 16**2
     assert layer.attention.heads == heads_of_budget(16, 2, 4) == 32
+    assert layer.attention.blocks == 4
     scalars = [p for p in layer.parameters() if p.dim() == 0]
     assert len(scalars) == 2
     assert len(encoder.layers) == 3

@@ -39,6 +39,10 @@ def attention_parameters(
     return dim * (heads + (heads if kv_heads is None else kv_heads)) * (rank + values)
 
 
+class NoPackedWeightsError(InputError, AttributeError):
+    """Asked for stock attention's in_proj_weight; an AttributeError too, so that hasattr answers False."""
+
+
 class RankAttention(nn.Module):
     """Multi-head attention with `heads`, `rank` and `value_rank` set apart: `nn.MultiheadAttention`'s call.
 
@@ -231,13 +235,13 @@ class RankAttention(nn.Module):
         """None: `nn.TransformerEncoderLayer` reads it to see that its fused inference path does not apply."""
         return None
 
-    @property
-    def in_proj_weight(self) -> Tensor:
-        """Not there: `nn.TransformerEncoder` asks for it only to pack padded batches into nested tensors."""
-        raise InputError(
-            "RankAttention has no packed in_proj_weight. If nn.TransformerEncoder asked for it: "
-            "set encoder.use_nested_tensor = False, or exchange its attention by replace_attention(encoder)."
-        )
+    def __getattr__(self, name: str) -> Any:
+        if name == "in_proj_weight":
+            raise NoPackedWeightsError(
+                "RankAttention has no packed in_proj_weight. If nn.TransformerEncoder asked for it: set "
+                "encoder.use_nested_tensor = False, or exchange its attention by replace_attention(encoder)."
+            )
+        return super().__getattr__(name)
 
     def _queries(self, query: Tensor, batch_first: bool) -> Tensor:
         assert self.w_q is not None

@@ -62,8 +62,8 @@ def heads_of_budget(dim: int, rank: int, budget: int) -> int:
 class RankEncoderLayer(nn.Module):
     """Attention, then a two-layer MLP of `hidden` neurons, each with a skip and a norm.
 
-    The call is `nn.TransformerEncoderLayer`'s. Whatever else RankAttention takes (value_rank, kv_heads,
-    blocks, selection, …) goes to it unchanged through `attention`.
+    The call is `nn.TransformerEncoderLayer`'s; tokens come batch first unless told otherwise. Whatever else
+    RankAttention takes (value_rank, kv_heads, blocks, selection, …) goes to it unchanged.
     """
 
     def __init__(
