@@ -18,10 +18,10 @@ def haar_frame(
 ) -> Float[Tensor, "*shape count dim"]:
     """`count` orthonormal vectors in `dim` dimensions, uniform among all such frames (rows).
 
-    QR alone is not uniform: LAPACK fixes signs of its own. Making R's diagonal positive restores Haar.
+    QR alone is not uniform: LAPACK fixes signs of its own. Making R's diagonal positive restores Haar measure.
     """
     gaussian = torch.randn(*shape, dim, count, generator=generator, dtype=dtype, device=generator.device)
     q, r = torch.linalg.qr(gaussian)
     signs = torch.diagonal(r, dim1=-2, dim2=-1).sign()
-    frame: Tensor = (q * signs.unsqueeze(-2)).transpose(-1, -2).contiguous()
-    return frame
+    frame: Tensor = (q * signs.unsqueeze(-2)).transpose(-1, -2)
+    return frame.contiguous()

@@ -119,7 +119,7 @@ class RankAttention(nn.Module):
             if projection is not None and projection.bias is not None:
                 nn.init.zeros_(projection.bias)
 
-    def forward(  # noqa: PLR0917 (the call of nn.MultiheadAttention)
+    def forward(
         self,
         query: Tensor,
         key: Tensor,

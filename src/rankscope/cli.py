@@ -1,0 +1,261 @@
+"""The command line: parse, call, print."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from click import ClickException
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from rankscope import __version__
+from rankscope.core import InputError, RankscopeError
+from rankscope.lab import Judgement, Scale, Store, Verdict, run
+from rankscope.lab.claim import Claim
+from rankscope.lab.runner import Plan, check_device, plan
+from rankscope.lab.store import FILE
+from rankscope.papers import PAPERS, find
+
+app = typer.Typer(
+    help="How much rank does attention need? Two papers made executable, every claim with a verdict.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.UNDECIDED: "yellow"}
+
+Out = Annotated[Path, typer.Option(help="Run folder: the store, the page and the figures.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        _print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def reproduce(
+    papers: Annotated[
+        list[str] | None, typer.Argument(help="Papers to run; all of them if none is named.")
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes.")
+    ] = Scale.QUICK,
+    out: Out = Path("report"),
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of every experiment, instead of the scale's own.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    only: Annotated[str | None, typer.Option(help="Run what this claim needs and judge it alone.")] = None,
+    as_json: AsJson = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
+) -> None:
+    """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
+    from rankscope.report.build import Selection, sections
+
+    selection = Selection(find(papers or []), scale, seeds, only)
+    check_device(device)
+    store = Store(out)
+    store.remember("selection", {"papers": papers or [], "scale": scale.value, "seeds": seeds, "only": only})
+    log = Console(stderr=True)
+    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    with log.status("measuring group sizes"):
+        todo = plan(experiments, store, device)
+    log.print(_cost(todo, scale, device))
+    _run(todo, store, device, log)
+    made = sections(selection, store)
+    _show([judgement for section in made for judgement in section.judgements], as_json)
+    log.print(f"Page: {_write(out, made, log)}")
+    if strict and any(j.verdict is Verdict.FAILS for section in made for j in section.judgements):
+        raise typer.Exit(1)
+
+
+@app.command()
+def claims(as_json: AsJson = False) -> None:
+    """List every claim: its source, what the paper says, which experiment decides it."""
+    known = [claim for paper in PAPERS.values() for claim in paper.claims]
+    if as_json:
+        _print(json.dumps([_claim(claim) for claim in known], ensure_ascii=False, indent=2))
+        return
+    table = Table("claim", "source", "what the paper says", "experiment")
+    for claim in known:
+        table.add_row(claim.id, claim.source, claim.statement, claim.experiment)
+    Console().print(table)
+
+
+@app.command()
+def export(
+    out: Out = Path("report"),
+    to: Annotated[
+        Path | None, typer.Option(help="Where to write; the run folder's export/ if not given.")
+    ] = None,
+) -> None:
+    """Write every experiment's table, and the provenance of every cell, as Parquet and CSV."""
+    store = _existing(out)
+    target = to or out / "export"
+    target.mkdir(parents=True, exist_ok=True)
+    selection = _remembered(store)
+    frames = {
+        e.name.replace("/", "-"): store.table(e)
+        for paper in selection.papers
+        for e in selection.experiments(paper)
+    }
+    for name, frame in {**frames, "cells": store.provenance()}.items():
+        if len(frame):
+            frame.to_parquet(target / f"{name}.parquet", index=False)
+            frame.to_csv(target / f"{name}.csv", index=False)
+            _print(f"{target / name}.parquet, .csv: {len(frame)} rows")
+
+
+@app.command()
+def report(out: Out = Path("report"), as_json: AsJson = False) -> None:
+    """Write the page again from the store, without running anything."""
+    from rankscope.report.build import sections
+
+    made = sections(_remembered(_existing(out)), Store(out))
+    if not made:
+        raise InputError(
+            f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
+        )
+    _show([judgement for section in made for judgement in section.judgements], as_json)
+    log = Console(stderr=True)
+    log.print(f"Page: {_write(out, made, log)}")
+
+
+def main() -> None:
+    """Run the command line. A mistake is one line that names the remedy, and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except ClickException as error:
+        _fail(f"{error.format_message()} (see rankscope --help)")
+    except RankscopeError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(code or 0)
+
+
+def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
+    """Run the plan behind a progress bar that counts expected seconds."""
+    total = sum(group.seconds for group in todo.groups)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn(),
+        console=log, disable=not todo.groups,
+    ) as bar:  # fmt: skip
+        task = bar.add_task("training", total=total)
+        try:
+            run(todo, store, device, advance=lambda seconds: bar.advance(task, seconds))
+        except KeyboardInterrupt:
+            bar.stop()
+            log.print(
+                f"Stopped. {len(store.finished())} finished cells are kept in {store.path}; run again to go on."
+            )
+            raise
+
+
+def _write(out: Path, made: Any, log: Console) -> Path:
+    from rankscope.report import write_report
+
+    with log.status("drawing figures"):
+        return write_report(out, made)
+
+
+def _cost(todo: Plan, scale: Scale, device: str) -> str:
+    left = todo.cells - todo.finished
+    if not left:
+        return f"Scale {scale.value}: all {todo.cells} trainings are finished already."
+    done = f", {todo.finished} finished already" if todo.finished else ""
+    minutes, seconds = divmod(round(todo.seconds), 60)
+    took = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+    return (
+        f"Scale {scale.value}: {left} trainings in {len(todo.groups)} groups{done}; "
+        f"about {took} on {device} with {todo.workers} at a time, measured just now."
+    )
+
+
+def _existing(out: Path) -> Store:
+    if not (out / FILE).exists():
+        raise InputError(
+            f"{out} holds no run. Name its folder with --out, or run rankscope reproduce --out {out}."
+        )
+    return Store(out)
+
+
+def _remembered(store: Store) -> Any:
+    from rankscope.report.build import Selection
+
+    kept = store.note("selection")
+    if kept is None:
+        raise InputError(f"{store.folder} holds no run. Run rankscope reproduce --out {store.folder}.")
+    return Selection(find(kept["papers"]), Scale(kept["scale"]), kept["seeds"], kept["only"])
+
+
+def _show(judgements: list[Judgement], as_json: bool) -> None:
+    if as_json:
+        _print(json.dumps([_judgement(judgement) for judgement in judgements], ensure_ascii=False, indent=2))
+        return
+    table = Table("claim", "verdict", "measured \\[95% interval]", "asked", "paper")
+    table.columns[0].no_wrap = True
+    for judgement in judgements:
+        check = judgement.decisive
+        low, high = check.interval
+        table.add_row(
+            judgement.claim.id,
+            f"[{COLOURS[judgement.verdict]}]{judgement.verdict}[/]",
+            f"{check.mean:.3g} \\[{low:.3g}, {high:.3g}]",
+            str(check.bound),
+            judgement.claim.paper_value,
+        )
+    Console().print(table)
+    counts = {verdict: sum(judgement.verdict is verdict for judgement in judgements) for verdict in Verdict}
+    Console().print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+
+
+def _claim(claim: Claim) -> dict[str, str]:
+    names = ("id", "source", "statement", "paper_value", "experiment", "figure")
+    return {name: getattr(claim, name) for name in names}
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    check = judgement.decisive
+    return {
+        **_claim(judgement.claim),
+        "verdict": judgement.verdict.value,
+        "how": judgement.how,
+        "seeds": judgement.seeds,
+        "measured": _number(check.mean),
+        "interval": [_number(end) for end in check.interval],
+        "checks": [
+            {
+                "what": c.what,
+                "verdict": c.verdict.value,
+                "mean": _number(c.mean),
+                "interval": [_number(end) for end in c.interval],
+                "bound": str(c.bound),
+            }
+            for c in judgement.checks
+        ],
+    }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN and no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"rankscope: {' '.join(message.split())}\n")
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

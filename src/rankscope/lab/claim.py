@@ -1,0 +1,173 @@
+"""A claim is data: a source, a statement, and checks over a table. Its verdict comes from all seeds.
+
+A check gives one value a seed and a bound. The 95% interval of the mean over seeds (Student's t) decides:
+wholly inside the bound the check holds, wholly outside it fails, otherwise it is undecided.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+class Verdict(StrEnum):
+    """What the seeds say together."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """The mean over seeds must not be under `limit`."""
+
+    limit: float
+
+    def judge(self, low: float, high: float) -> Verdict:
+        """Compare an interval with the bound."""
+        return _side(low >= self.limit, high < self.limit)
+
+    def __str__(self) -> str:
+        return f"≥ {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """The mean over seeds must not exceed `limit`."""
+
+    limit: float
+
+    def judge(self, low: float, high: float) -> Verdict:
+        """Compare an interval with the bound."""
+        return _side(high <= self.limit, low > self.limit)
+
+    def __str__(self) -> str:
+        return f"≤ {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class Between:
+    """The mean over seeds must lie in [least, most]."""
+
+    least: float
+    most: float
+
+    def judge(self, low: float, high: float) -> Verdict:
+        """Compare an interval with the bound."""
+        return _side(low >= self.least and high <= self.most, low > self.most or high < self.least)
+
+    def __str__(self) -> str:
+        return f"in [{self.least:g}, {self.most:g}]"
+
+
+def _side(inside: bool, outside: bool) -> Verdict:
+    return Verdict.HOLDS if inside else Verdict.FAILS if outside else Verdict.UNDECIDED
+
+
+@dataclass(frozen=True)
+class Check:
+    """One measured quantity, a value a seed, against its bound."""
+
+    what: str
+    values: tuple[float, ...]
+    bound: AtLeast | AtMost | Between
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return float(np.mean(self.values)) if self.values else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95% interval of the mean; infinite where one seed or none cannot give one."""
+        return mean_interval(self.values)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the interval says about the bound; undecided where a value is missing or not a number."""
+        low, high = self.interval
+        if not all(math.isfinite(value) for value in self.values):
+            return Verdict.UNDECIDED
+        return self.bound.judge(low, high)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], asked {self.bound}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper and the pure function that checks it on a table of its experiment."""
+
+    id: str
+    source: str
+    statement: str
+    paper_value: str
+    experiment: str
+    figure: str
+    checks: Callable[[pd.DataFrame], Sequence[Check]]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim's verdict with the figures behind it."""
+
+    claim: Claim
+    verdict: Verdict
+    checks: tuple[Check, ...]
+    seeds: int
+
+    @property
+    def decisive(self) -> Check:
+        """The check that decided: the first that failed, or was undecided, or else the first."""
+        for verdict in (Verdict.FAILS, Verdict.UNDECIDED):
+            for check in self.checks:
+                if check.verdict is verdict:
+                    return check
+        return self.checks[0]
+
+    @property
+    def how(self) -> str:
+        """One sentence on how it was decided."""
+        share = {v: sum(check.verdict is v for check in self.checks) for v in Verdict}
+        check, total = self.decisive, len(self.checks)
+        tail = f"(95% interval over {self.seeds} seeds)"
+        if self.verdict is Verdict.HOLDS:
+            return f"All {total} checks hold; the first: {check} {tail}." if total > 1 else f"{check} {tail}."
+        count = share[self.verdict]
+        return f"{count} of {total} checks {'fail' if self.verdict is Verdict.FAILS else 'undecided'}: {check} {tail}."
+
+
+def judge(claim: Claim, table: pd.DataFrame) -> Judgement:
+    """Fails if any check fails, holds if all hold, and is undecided otherwise."""
+    checks = tuple(claim.checks(table))
+    if not checks:
+        raise ValueError(f"claim {claim.id!r} made no check: its predicate could never fail")
+    verdicts = {check.verdict for check in checks}
+    if Verdict.FAILS in verdicts:
+        verdict = Verdict.FAILS
+    else:
+        verdict = Verdict.HOLDS if verdicts == {Verdict.HOLDS} else Verdict.UNDECIDED
+    return Judgement(claim, verdict, checks, seeds=min(len(check.values) for check in checks))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95% interval of a mean by Student's t.
+
+    >>> low, high = mean_interval([1.0, 2.0, 3.0])
+    >>> round(low, 3), round(high, 3)
+    (-0.484, 4.484)
+    """
+    count = len(values)
+    if count < 2:
+        return -math.inf, math.inf
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * float(np.std(values, ddof=1)) / math.sqrt(count)
+    mean = float(np.mean(values))
+    return mean - half, mean + half

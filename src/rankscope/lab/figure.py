@@ -1,0 +1,85 @@
+"""A figure as data: panels of curves, bars or maps. The report draws them; nothing here draws."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from rankscope.lab.claim import mean_interval
+
+
+class Mark(StrEnum):
+    """How a series is drawn."""
+
+    LINE = "line"
+    BAR = "bar"
+    POINTS = "points"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: y over x, with an interval where there are several seeds. `paper` marks published values."""
+
+    name: str
+    x: Sequence[float] | Sequence[str]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    mark: Mark = Mark.LINE
+    paper: bool = False
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A map of values over two axes of labels, with a text in each cell for whoever hovers."""
+
+    x: Sequence[str]
+    y: Sequence[str]
+    values: Sequence[Sequence[float]]
+    text: Sequence[Sequence[str]]
+    levels: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series] = ()
+    heat_map: HeatMap | None = None
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side with what the paper says and what was measured."""
+
+    id: str
+    title: str
+    paper_says: str
+    caption: str
+    panels: Sequence[Panel]
+    experiments: tuple[str, ...] = field(default=())
+
+
+def curve(
+    name: str, table: pd.DataFrame, x: str, y: str, *, mark: Mark = Mark.LINE, labels: bool = False
+) -> Series:
+    """The mean of column `y` over seeds at every `x`, with its 95% interval; `labels` keeps x as text."""
+    groups = [(value, group[y].to_numpy(dtype=float)) for value, group in table.groupby(x, sort=True)]
+    intervals = [
+        mean_interval(values.tolist()) if len(values) > 1 else (np.nan, np.nan) for _, values in groups
+    ]
+    return Series(
+        name,
+        [str(value) for value, _ in groups] if labels else [float(str(value)) for value, _ in groups],
+        [float(values.mean()) for _, values in groups],
+        [low for low, _ in intervals],
+        [high for _, high in intervals],
+        mark,
+    )

@@ -1,0 +1,63 @@
+"""From a store to the sections of a page: tables, verdicts, figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rankscope.core import InputError, suggest
+from rankscope.lab import Claim, Experiment, Paper, Scale, Store, judge
+from rankscope.lab.paper import Results
+from rankscope.report.html import Section
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which papers are run, at which scale, with how many seeds, and for which claim only."""
+
+    papers: Sequence[Paper]
+    scale: Scale
+    seeds: int | None = None
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        known = [claim.id for paper in self.papers for claim in paper.claims]
+        if self.only is not None and self.only not in known:
+            raise InputError(f"No claim {self.only!r}. {suggest(self.only, known)}")
+        if self.seeds is not None and self.seeds < 2:
+            raise InputError(
+                f"--seeds {self.seeds}: an interval needs at least two seeds. Use --seeds 2 or more."
+            )
+
+    def claims(self, paper: Paper) -> list[Claim]:
+        """The paper's claims that are asked for."""
+        return [claim for claim in paper.claims if self.only in (None, claim.id)]
+
+    def experiments(self, paper: Paper) -> list[Experiment]:
+        """The experiments that those claims need, and without a single claim the paper's others too."""
+        needed = {claim.experiment for claim in self.claims(paper)}
+        chosen = [e for e in paper.experiments(self.scale) if self.only is None or e.name in needed]
+        if self.seeds is None:
+            return chosen
+        return [replace(e, grid=e.grid.with_seeds(self.seeds)) for e in chosen]
+
+
+def sections(selection: Selection, store: Store) -> list[Section]:
+    """What the store has for the selection; claims without a finished cell are left out."""
+    provenance = store.provenance()
+    made = []
+    for paper in selection.papers:
+        experiments = selection.experiments(paper)
+        tables = {experiment.name: store.table(experiment) for experiment in experiments}
+        tables = {name: table for name, table in tables.items() if len(table)}
+        keys = {cell.key() for experiment in experiments for cell in experiment.cells()}
+        made.append(
+            Section(
+                paper=paper,
+                scale=selection.scale.value,
+                judgements=[
+                    judge(c, tables[c.experiment]) for c in selection.claims(paper) if c.experiment in tables
+                ],
+                figures=paper.figures(Results(tables, store.arrays)),
+                provenance=provenance[provenance["key"].isin(keys)],
+            )
+        )
+    return [section for section in made if section.judgements]

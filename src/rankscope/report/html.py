@@ -1,0 +1,108 @@
+"""One self-contained page: verdicts, charts, settings and provenance. It opens from disk with no network."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+import rankscope
+from rankscope.lab.claim import Judgement, Verdict
+from rankscope.lab.figure import Figure
+from rankscope.lab.paper import Paper
+from rankscope.report.charts import chart_html
+from rankscope.report.static import save_static
+
+
+@dataclass(frozen=True)
+class Section:
+    """One paper on the page."""
+
+    paper: Paper
+    scale: str
+    judgements: Sequence[Judgement]
+    figures: Sequence[Figure]
+    provenance: pd.DataFrame
+
+
+def write_report(folder: Path, sections: Sequence[Section]) -> Path:
+    """Write index.html and, under figures/, every figure as PNG and PDF. The page is replaced in one move."""
+    pictures = folder / "figures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        for figure in section.figures:
+            save_static(figure, pictures)
+    environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True)
+    page = environment.get_template("page.html.jinja").render(
+        version=rankscope.__version__,
+        plotly=Markup(get_plotlyjs()),  # the library's own script, shipped with its package
+        sections=[_section(section) for section in sections],
+    )
+    path = folder / "index.html"
+    temporary = path.with_suffix(".part")
+    temporary.write_text(page, encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def _section(section: Section) -> dict[str, object]:
+    drawn = {figure.id for figure in section.figures}
+    return {
+        "paper": section.paper,
+        "scale": section.scale,
+        "counts": Counter(judgement.verdict for judgement in section.judgements),
+        "verdicts": list(Verdict),
+        "claims": [
+            {"judgement": judgement, "linked": judgement.claim.figure in drawn}
+            for judgement in section.judgements
+        ],
+        "figures": [
+            {
+                "figure": figure,
+                "chart": Markup(chart_html(figure)),  # every name in it was escaped there
+                "runs": [_run(name, section.provenance) for name in figure.experiments],
+                "claims": [j for j in section.judgements if j.claim.figure == figure.id],
+            }
+            for figure in section.figures
+        ],
+    }
+
+
+def _run(experiment: str, provenance: pd.DataFrame) -> dict[str, object]:
+    """Settings and provenance of one experiment, as the page shows them."""
+    cells = provenance[provenance["experiment"] == experiment]
+    settings = [json.loads(text) for text in cells["settings"].unique()]
+    shared, varied = _shared(settings)
+    return {
+        "experiment": experiment,
+        "cells": len(cells),
+        "seeds": cells["seed"].nunique(),
+        "shared": shared,
+        "varied": varied,
+        "seconds": float(cells["seconds"].sum()),
+        "peak": float(cells["peak_bytes"].max()) / 2**20 if len(cells) else 0.0,
+        **{
+            name: ", ".join(sorted(cells[name].unique()))
+            for name in ("version", "commit_id", "torch", "device", "dtype")
+        },
+    }
+
+
+def _shared(settings: Sequence[dict[str, dict[str, object]]]) -> tuple[dict[str, str], dict[str, str]]:
+    """Fields with one value in all cells, and those with several."""
+    values: dict[str, list[str]] = {}
+    for setting in settings:
+        for part, fields in setting.items():
+            for name, value in fields.items():
+                seen = values.setdefault(f"{part}.{name}", [])
+                text = json.dumps(value, ensure_ascii=False)
+                if text not in seen:
+                    seen.append(text)
+    one = {name: seen[0] for name, seen in values.items() if len(seen) == 1}
+    return one, {name: ", ".join(seen) for name, seen in values.items() if len(seen) > 1}

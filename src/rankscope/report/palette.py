@@ -1,0 +1,15 @@
+"""Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
+
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000")
+PAPER = "#777777"
+VERDICTS = ((0.0, "#D55E00"), (0.5, "#F0E6C8"), (1.0, "#0072B2"))
+
+
+def fade(colour: str, alpha: float) -> str:
+    """A colour as rgba.
+
+    >>> fade("#0072B2", 0.2)
+    'rgba(0, 114, 178, 0.2)'
+    """
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {alpha})"

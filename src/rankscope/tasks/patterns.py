@@ -1,0 +1,183 @@
+"""Label by majority vote over noisy patterns (li2024, section III-A).
+
+A sample is `tokens` vectors, each a noisy copy of one of `patterns` orthonormal patterns μ_1 … μ_M.
+Patterns μ_1 and μ_2 vote on the label: the label is +1 where copies of μ_1 outnumber those of μ_2.
+The winners are the *relevant* tokens, the losers the *confusion* tokens, all others are *irrelevant*.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from rankscope.core import Config, stream
+from rankscope.linalg.sphere import haar_frame
+
+CHUNK = 16
+"""Steps drawn at once. Part of the streams' definition: changing it changes every batch."""
+
+
+class GaussianNoise(Config):
+    """x = μ + σ·g with g standard normal (section IV)."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    level: float = Field(default=0.1, ge=0)
+
+
+class BoundedNoise(Config):
+    """A unit vector within distance τ of μ (equation (6)), uniform on that cap in direction."""
+
+    kind: Literal["bounded"] = "bounded"
+    level: float = Field(default=0.05, ge=0, le=1)
+
+
+class Patterns(Config):
+    """The data model: what a sample is made of."""
+
+    dim: int = Field(default=20, ge=2)
+    tokens: int = Field(default=20, ge=2)
+    patterns: int = Field(default=20, ge=2)
+    relevant_fraction: float = Field(default=0.3, gt=0, le=1)
+    confusion_fraction: float = Field(default=0.1, ge=0, lt=1)
+    noise: Annotated[GaussianNoise | BoundedNoise, Field(discriminator="kind")] = GaussianNoise()
+
+    @model_validator(mode="after")
+    def _can_be_sampled(self) -> "Patterns":
+        if self.patterns > self.dim:
+            raise ValueError(
+                f"patterns={self.patterns} > dim={self.dim}: orthonormal patterns do not fit. "
+                f"Lower patterns to ≤ {self.dim} or raise dim."
+            )
+        if self.relevant_count <= self.confusion_count:
+            raise ValueError(
+                f"{self.relevant_count} relevant against {self.confusion_count} confusion tokens of "
+                f"{self.tokens}: the vote has no winner. Raise relevant_fraction or lower confusion_fraction."
+            )
+        if self.relevant_count + self.confusion_count > self.tokens:
+            raise ValueError(
+                f"relevant_fraction + confusion_fraction = "
+                f"{self.relevant_fraction + self.confusion_fraction:g} > 1. Lower one of them."
+            )
+        if self.patterns == 2 and self.relevant_count + self.confusion_count < self.tokens:
+            raise ValueError("patterns=2 leaves none for the irrelevant tokens. Raise patterns to ≥ 3.")
+        return self
+
+    @property
+    def relevant_count(self) -> int:
+        """Relevant tokens in every sample."""
+        return round(self.relevant_fraction * self.tokens)
+
+    @property
+    def confusion_count(self) -> int:
+        """Confusion tokens in every sample."""
+        return round(self.confusion_fraction * self.tokens)
+
+
+@dataclass(frozen=True)
+class PatternBatch:
+    """Samples of a stack of tasks, one per member."""
+
+    x: Float[Tensor, "member sample token dim"]
+    labels: Float[Tensor, "member sample"]
+    pattern: Int[Tensor, "member sample token"]
+
+    def relevant(self) -> Float[Tensor, "member sample token"]:
+        """1 on label-relevant tokens: copies of μ_1 where the label is +1, of μ_2 where it is −1."""
+        winner = (self.labels < 0).to(self.pattern.dtype).unsqueeze(-1)
+        return (self.pattern == winner).to(self.x.dtype)
+
+
+def frames(
+    tasks: Sequence[Patterns], seeds: Sequence[int], *, device: torch.device | str = "cpu"
+) -> list[Float[Tensor, "pattern dim"]]:
+    """Each member's patterns, the rows of a uniform orthonormal frame."""
+    return [
+        haar_frame(dim=task.dim, count=task.patterns, generator=stream(seed, "patterns")).to(device)
+        for task, seed in zip(tasks, seeds, strict=True)
+    ]
+
+
+def batches(
+    tasks: Sequence[Patterns],
+    seeds: Sequence[int],
+    *,
+    split: str,
+    steps: int,
+    batch: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[PatternBatch]:
+    """`steps` fresh batches for a stack of members; a member's batches do not depend on its neighbours."""
+    patterns = frames(tasks, seeds, device=device)
+    labels = 1.0 - 2.0 * (torch.arange(batch, device=device) % 2)
+    labels = labels.to(dtype).expand(len(tasks), batch)
+    for chunk in range(0, steps, CHUNK):
+        drawn = [
+            _draw(task, frame, stream(seed, split, chunk, device=device), batch, dtype)
+            for task, frame, seed in zip(tasks, patterns, seeds, strict=True)
+        ]
+        x = torch.stack([points for points, _ in drawn], dim=1)
+        pattern = torch.stack([index for _, index in drawn], dim=1)
+        for step in range(min(CHUNK, steps - chunk)):
+            yield PatternBatch(x[step], labels, pattern[step])
+
+
+def batches_of_set(
+    tasks: Sequence[Patterns],
+    seeds: Sequence[int],
+    *,
+    samples: int,
+    steps: int,
+    batch: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[PatternBatch]:
+    """`steps` batches drawn without replacement, epoch after epoch, from a fixed set of `samples` a member."""
+    if samples < batch:
+        raise ValueError(f"samples={samples} < batch={batch}. Raise samples or lower batch.")
+    whole = next(batches(tasks, seeds, split="samples", steps=1, batch=samples, device=device, dtype=dtype))
+    per_epoch = samples // batch
+    member = torch.arange(len(tasks), device=device).unsqueeze(-1)
+    for step in range(steps):
+        epoch, place = divmod(step, per_epoch)
+        if place == 0:
+            order = torch.stack(
+                [torch.randperm(samples, generator=stream(seed, "epoch", epoch)) for seed in seeds]
+            ).to(device)
+        pick = order[:, place * batch : (place + 1) * batch]
+        yield PatternBatch(whole.x[member, pick], whole.labels[member, pick], whole.pattern[member, pick])
+
+
+def _draw(
+    task: Patterns,
+    frame: Float[Tensor, "pattern dim"],
+    generator: torch.Generator,
+    batch: int,
+    dtype: torch.dtype,
+) -> tuple[Float[Tensor, "step sample token dim"], Int[Tensor, "step sample token"]]:
+    """CHUNK batches of one member: roles at random positions, then the noise."""
+    shape = (CHUNK, batch, task.tokens)
+    device = frame.device
+    place = torch.rand(*shape, generator=generator, device=device).argsort(dim=-1)
+    if task.patterns > 2:
+        index = torch.randint(2, task.patterns, shape, generator=generator, device=device)
+    else:
+        index = torch.zeros(shape, dtype=torch.int64, device=device)
+    loser = (torch.arange(batch, device=device) % 2 == 0).to(index.dtype).view(1, batch, 1)
+    winning = place < task.relevant_count
+    voting = place < task.relevant_count + task.confusion_count
+    index = torch.where(winning, 1 - loser, torch.where(voting, loser.expand(shape), index))
+    clean = torch.nn.functional.embedding(index, frame.to(dtype))
+    noise = torch.randn(*shape, task.dim, generator=generator, device=device, dtype=dtype)
+    if isinstance(task.noise, GaussianNoise):
+        return clean.add_(noise, alpha=task.noise.level), index
+    radius = torch.rand(*shape, 1, generator=generator, device=device, dtype=dtype)
+    chord = task.noise.level * radius.pow(1.0 / max(task.dim - 1, 1))
+    across = noise - (noise * clean).sum(-1, keepdim=True) * clean
+    across = across / across.norm(dim=-1, keepdim=True)
+    cosine = 1.0 - 0.5 * chord.square()  # a chord of length c spans the angle with cos = 1 − c²/2
+    return cosine * clean + (1.0 - cosine.square()).clamp(min=0).sqrt() * across, index

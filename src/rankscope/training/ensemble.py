@@ -1,0 +1,61 @@
+"""Stochastic gradient descent for a stack of members: one axis more, not one loop more."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from rankscope.core import Config
+
+Weights = dict[str, Tensor]
+Batch = TypeVar("Batch")
+
+
+class Sgd(Config):
+    """Plain stochastic gradient descent: fresh batches at every step, or batches of a fixed set of `samples`."""
+
+    steps: int = Field(default=300, ge=1)
+    batch: int = Field(default=32, ge=1)
+    learning_rate: float = Field(default=1.0, gt=0)
+    samples: int | None = Field(default=None, ge=1)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The loss of every step, and the weights at the chosen steps (step 0 is the start)."""
+
+    losses: Float[Tensor, "step member"]
+    at: dict[int, Weights]
+
+
+def sgd(
+    weights: Weights,
+    batches: Iterable[Batch],
+    gradients: Callable[[Weights, Batch], tuple[Tensor, Weights]],
+    learning_rate: Float[Tensor, " member"],
+    *,
+    keep: Collection[int] = (),
+    tick: Callable[[], None] = lambda: None,
+) -> Trajectory:
+    """W ← W − η ∇W for every batch, each member with its own η (li2024, equation (5)).
+
+    `weights` is not changed; the trajectory holds copies at the steps in `keep` and at the last one.
+    """
+    weights = {name: tensor.clone() for name, tensor in weights.items()}
+    at = {0: {name: tensor.clone() for name, tensor in weights.items()}}
+    rate = -learning_rate.view(-1, 1, 1)
+    losses = []
+    for step, batch in enumerate(batches, start=1):
+        loss, grads = gradients(weights, batch)
+        for name, grad in grads.items():
+            weights[name].addcmul_(grad, rate)
+        losses.append(loss)
+        if step in keep:
+            at[step] = {name: tensor.clone() for name, tensor in weights.items()}
+        tick()
+    at[len(losses)] = weights
+    return Trajectory(torch.stack(losses), at)
