@@ -1,0 +1,18 @@
+"""Where a batch's randomness comes from: a generator at hand, or a place in a named stream."""
+
+import torch
+
+from rankscope.core import InputError, stream
+
+Source = torch.Generator | tuple[int, int]
+"""A generator, or (seed, step): the same batch for the same pair, whatever was drawn before."""
+
+
+def generator_of(source: Source, name: str) -> torch.Generator:
+    """The generator itself, or the one at (seed, step) of the stream `name`, on the CPU."""
+    if isinstance(source, torch.Generator):
+        return source
+    seed, step = source
+    if step < 0:
+        raise InputError(f"step={step}: steps of a stream count from 0.")
+    return stream(seed, name, step)

@@ -1,0 +1,157 @@
+"""The neighbour tasks: laws of the points, exact and constant answers, what is refused."""
+
+import math
+
+import pytest
+import torch
+
+from rankscope.core import InputError, stream
+from rankscope.tasks.neighbors import (
+    BiasedNeighbors,
+    Neighbors,
+    Points,
+    Queries,
+    Target,
+    constant_answer,
+    constant_biased_error,
+    constant_error,
+    exact_answer,
+    exact_biased_answer,
+    sample,
+    sample_biased,
+)
+
+F64 = torch.float64
+TASKS = [
+    Neighbors(dim=5, tokens=4, target=Target.FARTHEST),
+    Neighbors(dim=5, tokens=4, target=Target.FARTHEST, points=Points.DOUBLED),
+    *(
+        Neighbors(dim=5, tokens=4, target=target, points=points, queries=Queries.SEPARATE)
+        for target in Target
+        for points in Points
+    ),
+]
+
+
+def within(values, expected, errors=4.0):
+    """The mean of independent values lies within `errors` standard errors of what is expected."""
+    values = values.reshape(-1).double()
+    return abs(values.mean().item() - expected) <= errors * values.std().item() / math.sqrt(values.numel())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_exact_answer_is_the_one_a_search_finds(task):
+    batch = sample(task, 20, stream(0, "test"), dtype=F64)
+    for points, queries, answers in zip(batch.points, batch.queries, batch.answer, strict=True):
+        for query, answer in zip(queries, answers, strict=True):
+            best = (min if task.target is Target.NEAREST else max)(
+                points, key=lambda point: (point - query).norm().item()
+            )
+            assert answer.equal(best)
+    assert exact_answer(batch.points, batch.queries, task.target).equal(batch.answer)
+    picked = torch.stack([points[index] for points, index in zip(batch.points, batch.index, strict=True)])
+    assert picked.equal(batch.answer)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_constant_beats_zero_and_zero_errs_by_one(task):
+    batch = sample(task, 20_000, stream(1, "test"), dtype=F64)
+    first = batch.answer[:, 0]
+    assert constant_error(task) == 1.0
+    error = (first - constant_answer(task, F64)).square().sum(-1)
+    torch.testing.assert_close(error, torch.full_like(error, constant_error(task)))
+    for coordinate in first.unbind(-1):
+        assert within(coordinate, 0.0)  # the mean answer is the best constant
+
+
+@pytest.mark.parametrize("points", Points)
+def test_points_follow_their_law(points):
+    task = Neighbors(dim=4, tokens=4, target=Target.NEAREST, points=points, queries=Queries.SEPARATE)
+    batch = sample(task, 20_000, stream(2, "test"), dtype=F64)
+    torch.testing.assert_close(batch.points.norm(dim=-1), torch.ones(20_000, 4, dtype=F64))
+    for token in range(4):
+        for coordinate in range(4):
+            assert within(batch.points[:, token, coordinate], 0.0)
+            assert within(batch.points[:, token, coordinate].square(), 1 / 4)
+    gram = batch.points @ batch.points.mT
+    if points is Points.ORTHOGONAL:
+        torch.testing.assert_close(gram, torch.eye(4, dtype=F64).expand_as(gram))
+        assert within((batch.points[:, 0, 0] < 0).double(), 0.5)  # QR alone would give one sign always
+    elif points is Points.DOUBLED:
+        assert batch.points[:, :2].equal(-batch.points[:, 2:])
+    else:
+        assert within(gram[:, 0, 1].square(), 1 / 4)
+
+
+def test_a_step_of_a_stream_is_always_the_same_batch():
+    task = TASKS[0]
+    again = sample(task, 3, (7, 2))
+    assert sample(task, 3, (7, 2)).points.equal(again.points)
+    assert not sample(task, 3, (7, 3)).points.equal(again.points)
+    assert not sample(task, 3, (8, 2)).points.equal(again.points)
+    assert again.points.dtype == torch.float32
+    with pytest.raises(InputError, match="step=-1: steps of a stream count from 0"):
+        sample(task, 3, (7, -1))
+
+
+def test_self_queries_are_the_points():
+    batch = sample(TASKS[0], 3, (0, 0))
+    assert batch.queries is batch.points
+    doubled = sample(TASKS[1], 3, (0, 0))
+    torch.testing.assert_close(doubled.answer, -doubled.points)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"points": Points.ORTHOGONAL, "tokens": 6, "queries": Queries.SEPARATE}, "Lower tokens to ≤ 5"),
+        ({"points": Points.ORTHOGONAL}, "orthogonal points are all equally far from each other"),
+        ({"points": Points.DOUBLED, "tokens": 3}, "tokens=3 is odd: x and −x come in pairs"),
+        ({"target": Target.NEAREST}, "every point is its own nearest neighbour"),
+        ({"tokens": 1}, "Neighbors.tokens"),
+        ({"token": 3}, "Did you mean 'tokens'?"),
+        ({"target": "farthest"}, "Neighbors.target"),
+    ],
+)
+def test_tasks_without_one_answer_are_refused(fields, message):
+    with pytest.raises(InputError) as error:
+        Neighbors(**({"dim": 5, "tokens": 4, "target": Target.FARTHEST} | fields))
+    assert message in str(error.value)
+
+
+def test_a_single_zero_bias_is_the_nearest_neighbour():
+    task = BiasedNeighbors(dim=6, biases=(0.0,), weights=(1.0,))
+    batch = sample_biased(task, 200, stream(3, "test"), dtype=F64)
+    assert batch.answer.equal(exact_answer(batch.points, batch.queries, Target.NEAREST))
+    assert constant_biased_error(task) == pytest.approx(1.0)
+
+
+def test_biased_answer_is_the_one_its_formula_gives():
+    task = BiasedNeighbors(dim=6, biases=(-0.5, 0.0, 0.3), weights=(1.0, -2.0, 0.5))
+    batch = sample_biased(task, 50, stream(4, "test"), dtype=F64)
+    for points, query, answer in zip(batch.points, batch.queries[:, 0], batch.answer[:, 0], strict=True):
+        wanted = sum(
+            weight * (points[0] if points[0] @ query + bias >= points[1] @ query else points[1])
+            for bias, weight in zip(task.biases, task.weights, strict=True)
+        )
+        torch.testing.assert_close(answer, wanted)
+    assert exact_biased_answer(task, batch.points, batch.queries).equal(batch.answer)
+
+
+@pytest.mark.parametrize(
+    ("biases", "weights"), [((0.4,), (1.0,)), ((-0.5, 0.0, 0.3), (1.0, -2.0, 0.5)), ((0.2, 0.2), (1.0, 1.0))]
+)
+def test_biased_constant_error_is_exact(biases, weights):
+    task = BiasedNeighbors(dim=6, biases=biases, weights=weights)
+    batch = sample_biased(task, 40_000, stream(5, "test"), dtype=F64)
+    norms = batch.answer.square().sum(-1)
+    assert abs(norms.mean().item() - constant_biased_error(task)) <= 4 * norms.std().item() / 200 + 1e-12
+    for coordinate in batch.answer[:, 0].unbind(-1):
+        assert within(coordinate, 0.0)
+    for coordinate in batch.queries[:, 0].unbind(-1):
+        assert within(coordinate.square(), 1 / 6)
+
+
+def test_every_bias_needs_its_weight():
+    with pytest.raises(InputError, match="2 biases but 1 weights: give each bias one weight"):
+        BiasedNeighbors(dim=6, biases=(0.0, 1.0), weights=(1.0,))
