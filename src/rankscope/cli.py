@@ -4,10 +4,9 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
-from click import ClickException
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -19,6 +18,11 @@ from rankscope.lab.claim import Claim
 from rankscope.lab.runner import Plan, check_device, plan
 from rankscope.lab.store import FILE
 from rankscope.papers import PAPERS, find
+
+USAGE_MISTAKE: type[Exception] = next(
+    cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
+)
+"""The base of all usage errors: click's own or, in newer releases, that of the copy inside typer."""
 
 app = typer.Typer(
     help="How much rank does attention need? Two papers made executable, every claim with a verdict.",
@@ -66,11 +70,11 @@ def reproduce(
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     with log.status("measuring group sizes"):
         todo = plan(experiments, store, device)
-    log.print(_cost(todo, scale, device))
+    log.print(_cost(todo, scale, device), soft_wrap=True)
     _run(todo, store, device, log)
     made = sections(selection, store)
     _show([judgement for section in made for judgement in section.judgements], as_json)
-    log.print(f"Page: {_write(out, made, log)}")
+    log.print(f"Page: {_write(out, made, log)}", soft_wrap=True)
     if strict and any(j.verdict is Verdict.FAILS for section in made for j in section.judgements):
         raise typer.Exit(1)
 
@@ -124,15 +128,15 @@ def report(out: Out = Path("report"), as_json: AsJson = False) -> None:
         )
     _show([judgement for section in made for judgement in section.judgements], as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {_write(out, made, log)}")
+    log.print(f"Page: {_write(out, made, log)}", soft_wrap=True)
 
 
 def main() -> None:
     """Run the command line. A mistake is one line that names the remedy, and exit code 2."""
     try:
         code = app(standalone_mode=False)
-    except ClickException as error:
-        _fail(f"{error.format_message()} (see rankscope --help)")
+    except USAGE_MISTAKE as error:
+        _fail(f"{cast(Any, error).format_message()} See rankscope --help.")
     except RankscopeError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -152,8 +156,10 @@ def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
             run(todo, store, device, advance=lambda seconds: bar.advance(task, seconds))
         except KeyboardInterrupt:
             bar.stop()
+            kept = len(store.finished())
             log.print(
-                f"Stopped. {len(store.finished())} finished cells are kept in {store.path}; run again to go on."
+                f"Stopped. {kept} finished cells are kept in {store.path}; run again to go on.",
+                soft_wrap=True,
             )
             raise
 

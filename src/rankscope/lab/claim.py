@@ -136,13 +136,14 @@ class Judgement:
     @property
     def how(self) -> str:
         """One sentence on how it was decided."""
-        share = {v: sum(check.verdict is v for check in self.checks) for v in Verdict}
         check, total = self.decisive, len(self.checks)
-        tail = f"(95% interval over {self.seeds} seeds)"
-        if self.verdict is Verdict.HOLDS:
-            return f"All {total} checks hold; the first: {check} {tail}." if total > 1 else f"{check} {tail}."
-        count = share[self.verdict]
-        return f"{count} of {total} checks {'fail' if self.verdict is Verdict.FAILS else 'undecided'}: {check} {tail}."
+        agree = sum(other.verdict is self.verdict for other in self.checks)
+        lead = {
+            Verdict.HOLDS: f"All {total} checks hold; the first: ",
+            Verdict.FAILS: f"{agree} of {total} checks fail: ",
+            Verdict.UNDECIDED: f"{agree} of {total} checks undecided: ",
+        }[self.verdict]
+        return f"{lead if total > 1 else ''}{check} (95% interval over {self.seeds} seeds)."
 
 
 def judge(claim: Claim, table: pd.DataFrame) -> Judgement:

@@ -9,6 +9,8 @@ import pandas as pd
 
 from rankscope.lab.claim import mean_interval
 
+MOST_TICKS = 8
+
 
 class Mark(StrEnum):
     """How a series is drawn."""
@@ -54,6 +56,12 @@ class Panel:
     heat_map: HeatMap | None = None
     log_x: bool = False
     log_y: bool = False
+
+    @property
+    def x_ticks(self) -> list[float]:
+        """The values of a short logarithmic sweep, which are its natural ticks; empty where there are none."""
+        values = sorted({float(x) for series in self.series for x in series.x if not isinstance(x, str)})
+        return values if self.log_x and len(values) <= MOST_TICKS else []
 
 
 @dataclass(frozen=True)

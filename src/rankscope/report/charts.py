@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series
 from rankscope.report import palette
 
-HEIGHT = 380
+HEIGHT = 440
 ROW_HEIGHT = 26
 
 
@@ -19,12 +19,18 @@ def chart_html(figure: Figure) -> str:
     """The figure as a div with its script; the plotly library itself stands once at the top of the page."""
     chart = make_subplots(rows=1, cols=len(figure.panels), horizontal_spacing=0.09)
     for column, panel in enumerate(figure.panels, start=1):
+        axis = "" if column == 1 else str(column)
         for trace in _traces(panel):
             chart.add_trace(trace, row=1, col=column)
-        axis = "" if column == 1 else str(column)
+            if trace.type != "heatmap":
+                chart.data[-1].legend = f"legend{axis}"
         chart.update_layout({f"xaxis{axis}": _axis(panel.x_label, panel.log_x, _categories(panel))})
+        if panel.x_ticks:
+            ticks = {"tickvals": panel.x_ticks, "ticktext": [f"{x:g}" for x in panel.x_ticks]}
+            chart.update_layout({f"xaxis{axis}": ticks})
         chart.update_layout({f"yaxis{axis}": _axis(panel.y_label, panel.log_y, None)})
         low, high = chart.layout[f"xaxis{axis}"].domain
+        chart.update_layout({f"legend{axis}": {"x": low, "y": -0.22, "yanchor": "top", "font": {"size": 12}}})
         chart.add_annotation(
             text=f"<b>{escape(panel.title)}</b>", x=(low + high) / 2, y=1.04, xref="paper", yref="paper",
             showarrow=False, xanchor="center", yanchor="bottom",
@@ -32,8 +38,8 @@ def chart_html(figure: Figure) -> str:
     maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
     height = max([HEIGHT] + [160 + ROW_HEIGHT * len(heat_map.y) for heat_map in maps])
     chart.update_layout(
-        height=height, margin={"l": 60, "r": 20, "t": 50, "b": 60}, template="plotly_white", font={"size": 13},
-        legend={"orientation": "h", "y": -0.2}, hovermode="closest", barmode="group",
+        height=height, margin={"l": 60, "r": 20, "t": 60, "b": 60}, template="plotly_white", font={"size": 13},
+        hovermode="closest", barmode="group",
     )  # fmt: skip
     if maps:
         chart.update_yaxes(autorange="reversed", automargin=True)
@@ -41,7 +47,7 @@ def chart_html(figure: Figure) -> str:
         full_html=False,
         include_plotlyjs=False,
         div_id=f"chart-{figure.id}",
-        config={"responsive": True, "displaylogo": False},
+        config={"responsive": True, "displayModeBar": False},
     )
     return html
 
@@ -104,7 +110,7 @@ def _heat_map(heat_map: HeatMap) -> Any:
 
 
 def _axis(label: str, log: bool, categories: Sequence[str] | None) -> dict[str, Any]:
-    axis: dict[str, Any] = {"title": escape(label), "type": "log" if log else None}
+    axis: dict[str, Any] = {"title": escape(label), "type": "log" if log else None, "exponentformat": "power"}
     if categories is not None:
         axis |= {"type": "category", "categoryorder": "array", "categoryarray": list(categories)}
     return axis

@@ -40,6 +40,9 @@ def _draw(axis: Any, panel: Panel) -> None:
         _draw_series(axis, series, colour)
     if panel.log_x:
         axis.set_xscale("log")
+    if panel.x_ticks:
+        axis.set_xticks(panel.x_ticks, [f"{x:g}" for x in panel.x_ticks])
+        axis.minorticks_off()
     if panel.log_y:
         axis.set_yscale("log")
     axis.grid(alpha=0.25)

@@ -8,8 +8,8 @@ import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Claim
 from rankscope.papers.li2024 import theory
-from rankscope.papers.li2024.measurement import FRACTIONS, LETTERS
-from rankscope.papers.li2024.scaling import MARGIN, at_least, at_most, exponents, per_seed
+from rankscope.papers.li2024.measurement import FRACTIONS, LABELS, LETTERS
+from rankscope.papers.li2024.scaling import AXES, MARGIN, at_least, at_most, exponents, per_seed
 
 LIKE_FULL = 0.02
 """Loss that truncation or pruning may add and still count as doing no harm."""
@@ -107,7 +107,7 @@ def _steps_needed(axis: str, power: float) -> Checks:
         values = exponents(_last(table), axis, "converged_step")
         return [
             Check(
-                f"exponent of the steps to converge in {axis}",
+                f"exponent in {AXES[axis]} of the steps to converge",
                 values,
                 Between(power - MARGIN, power + MARGIN),
             )
@@ -127,7 +127,11 @@ def _constant(column: str) -> Checks:
     def checks(table: pd.DataFrame) -> list[Check]:
         largest = table[table["patterns"] == table["patterns"].max()]
         return [
-            Check(f"{column} at M = {table['patterns'].max()}", per_seed(largest, column), AtLeast(CONSTANT)),
+            Check(
+                f"{LABELS[column]} at M = {table['patterns'].max()}",
+                per_seed(largest, column),
+                AtLeast(CONSTANT),
+            ),
             at_least(table, "patterns", column, 0.0),
         ]
 
@@ -270,7 +274,7 @@ CLAIMS = (
     _claim("eq13", "(13), as needed", "Neurons outside ℒ stay small: ‖Δo_i‖ ≤ O(1/√m), well under the others.",
            "exponent ≤ −1/2 in m", "hidden", "neurons", _small_neurons),
     _claim("eq14", "Corollary 1, (14)", "Pruning every neuron outside ℒ leaves a loss of O(1/M).",
-           "M × loss bounded", "patterns", "pruning", _prune_small),
+           "M × loss bounded", "patterns", "3", _prune_small),
     _claim("eq15", "Corollary 1, (15)", "Pruning a fraction R of the large neurons costs at least Ω(R).",
-           "loss ≥ c·R", "regime", "pruning", _prune_large),
+           "loss ≥ c·R", "regime", "3", _prune_large),
 )  # fmt: skip

@@ -13,8 +13,8 @@ either changes no verdict of the figures (the sensitivity experiment shows it). 
 
 What cannot be had at once. In this regime the neurons split in two groups by what training added to them, not by what
 they are in the end: the initial norms hide it. They split by ‖o_i‖ too where the vote is close, because W_O must grow
-more; there attention on the relevant tokens grows in one direction, and rank 1 keeps it. Among 450 random settings none
-showed figure 1B, figure 2 and two clear groups of ‖o_i‖ together. The last row of the sensitivity map is a close vote.
+more; there attention on the relevant tokens grows in one direction, and rank 1 keeps it. The last row of the
+sensitivity map is such a close vote.
 """
 
 from collections.abc import Callable, Mapping, Sequence

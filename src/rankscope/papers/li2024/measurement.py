@@ -32,6 +32,27 @@ CONVERGED_OVER = 8
 
 LETTERS = {"w_q": "q", "w_k": "k", "w_v": "v", "w_o": "o"}
 
+LABELS = {
+    "qk_relevant_self": "μᵀΔWμ (Q, K; relevant μ)",
+    "qk_relevant_leak": "μ'ᵀΔWμ (Q, K; relevant μ)",
+    "q_irrelevant_to_relevant": "μ'ᵀΔW_Qμ (irrelevant μ, relevant μ')",
+    "k_irrelevant_to_relevant": "μ'ᵀΔW_Kμ (irrelevant μ, relevant μ')",
+    "qk_irrelevant_self": "μᵀΔWμ (Q, K; irrelevant μ)",
+    "qk_irrelevant_leak": "μ'ᵀΔWμ (Q, K; both irrelevant)",
+    "v_relevant_self": "μᵀΔW_Vμ (relevant μ)",
+    "v_relevant_leak": "μ'ᵀΔW_Vμ (relevant μ)",
+    "v_irrelevant_self": "μᵀΔW_Vμ (irrelevant μ)",
+    "v_irrelevant_leak": "μ'ᵀΔW_Vμ (irrelevant μ)",
+    "update_small_norm": "‖Δo_i‖ outside ℒ",
+    **{
+        f"{tag}_{group}_{side}": f"|{row}·{target}|, {'in' if group.startswith('large') else 'outside'} ℒ, a {sign} 0"
+        for tag, row in (("o", "o_i"), ("update", "Δo_i"))
+        for group, target in (("large_on_own", "μ_own"), ("small_on_other", "μ_other"))
+        for side, sign in (("plus", ">"), ("minus", "<"))
+    },
+}
+"""How the page names the columns that theorem 1 bounds."""
+
 Columns = dict[str, Float[Tensor, " member"]]
 
 

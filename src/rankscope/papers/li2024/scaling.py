@@ -6,9 +6,15 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check
+from rankscope.papers.li2024.measurement import LABELS
 
 MARGIN = 0.1
 """How far a fitted exponent may stray from the theorem's and still count as it."""
+
+AXES = {
+    "step": "T", "patterns": "M", "hidden": "m", "init_scale": "δ", "learning_rate": "η", "relevant_fraction": "α",
+}  # fmt: skip
+"""The paper's letter for each axis of a sweep."""
 
 FLOOR = 1e-6
 """Stands in for a value at or below zero when a logarithm is taken."""
@@ -35,8 +41,8 @@ def at_least(table: pd.DataFrame, axis: str, column: str, power: float) -> Check
     """column ≥ Ω(axis^power): along the sweep it must not fall faster; what is not positive fails anyway."""
     if bool((table.groupby(axis)[column].mean() <= 0).any()):
         least = table.groupby("seed", sort=True)[column].min()
-        return Check(f"least {column} over {axis}", tuple(least.astype(float)), AtLeast(0.0))
-    what = f"exponent of {column} in {axis}"
+        return Check(f"least over {AXES[axis]} of {LABELS[column]}", tuple(least.astype(float)), AtLeast(0.0))
+    what = f"exponent in {AXES[axis]} of {LABELS[column]}"
     return Check(what, exponents(table, axis, column), AtLeast(power - MARGIN))
 
 
@@ -49,6 +55,8 @@ def at_most(
     """
     if bool((table.groupby(axis)[column].mean() <= 0).all()):
         greatest = table.groupby("seed", sort=True)[column].max()
-        return Check(f"greatest {column} over {axis}", tuple(greatest.astype(float)), AtMost(0.0))
+        return Check(
+            f"greatest over {AXES[axis]} of {LABELS[column]}", tuple(greatest.astype(float)), AtMost(0.0)
+        )
     bound = AtLeast(power - MARGIN) if axis_to_zero else AtMost(power + MARGIN)
-    return Check(f"exponent of {column} in {axis}", exponents(table, axis, column), bound)
+    return Check(f"exponent in {AXES[axis]} of {LABELS[column]}", exponents(table, axis, column), bound)

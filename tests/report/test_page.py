@@ -1,0 +1,139 @@
+"""The page in a real browser, and the page of a paper with hostile names."""
+
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from rankscope.lab import AtLeast, Check, Claim, Paper, judge
+from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series
+from rankscope.report import Section, write_report
+from rankscope.report.static import save_static
+
+HOSTILE = "<img src=x onerror='window.broken=1'>"
+
+
+def hostile_section():
+    claim = Claim(
+        HOSTILE,
+        HOSTILE,
+        HOSTILE,
+        HOSTILE,
+        "toy",
+        "toy-1",
+        lambda table: [Check(HOSTILE, (1.0, 1.1), AtLeast(0))],
+    )
+    series = [Series(HOSTILE, [1.0, 2.0], [1.0, 2.0]), Series(HOSTILE, [1.0, 2.0], [2.0, 1.0], paper=True)]
+    maps = HeatMap([HOSTILE], [HOSTILE], [[0.5]], [[HOSTILE]], [[HOSTILE]], (0.0, 1.0))
+    figure = Figure(
+        "toy-1", HOSTILE, HOSTILE, HOSTILE,
+        [Panel(HOSTILE, HOSTILE, HOSTILE, series), Panel(HOSTILE, "", "", heat_map=maps)], ("toy",),
+    )  # fmt: skip
+    paper = Paper("toy", HOSTILE, HOSTILE, lambda scale: [], [claim], lambda results: [figure], HOSTILE)
+    columns = (
+        "experiment",
+        "settings",
+        "seed",
+        "seconds",
+        "peak_bytes",
+        "version",
+        "commit_id",
+        "torch",
+        "device",
+        "dtype",
+    )
+    row = ("toy", '{"task": {"name": "' + HOSTILE.replace('"', "'") + '"}}', 0, 1.0, 1, *[HOSTILE] * 5)
+    return Section(
+        paper, "smoke", [judge(claim, pd.DataFrame())], [figure], pd.DataFrame([row], columns=columns)
+    )
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium, installed from the distribution's packages where that is possible."""
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        install = "apt-get update -qq && apt-get install -y -qq chromium chromium-driver"
+        if (
+            shutil.which("apt-get") is None
+            or subprocess.run(install, shell=True, capture_output=True, check=False).returncode
+        ):
+            pytest.skip(
+                "the page was NOT opened in a browser: chromium and chromedriver are not here; install both"
+            )
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (
+        "headless", "no-sandbox", "disable-gpu", "disable-background-networking", "disable-component-update",
+        "disable-sync", "no-first-run", "window-size=1300,1600",
+    ):  # fmt: skip
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+def errors(driver):
+    return [entry for entry in driver.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}]
+
+
+@pytest.mark.browser
+def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "rankscope.cli",
+        "reproduce",
+        "li2024",
+        "--scale",
+        "smoke",
+        "--seeds",
+        "2",
+    ]
+    subprocess.run([*command, "--out", str(tmp_path)], check=True, capture_output=True)
+    browser.get((tmp_path / "index.html").as_uri())
+    claims = browser.find_elements("css selector", "tr[id^='claim-']")
+    links = browser.find_elements("css selector", "a.to-chart")
+    assert len(claims) == len(links) > 20, "every claim leads to a chart"
+    for chart in browser.find_elements("css selector", ".figure"):
+        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
+    links[0].click()
+    assert browser.current_url.endswith("#figure-li2024-1")
+    figure = browser.find_element("id", "figure-li2024-1")
+    assert browser.execute_script("return arguments[0].getBoundingClientRect().top", figure) < 200
+    summary = figure.find_element("css selector", "summary")
+    summary.click()
+    assert "task.tokens" in figure.text
+    assert "commit" in figure.text
+    assert errors(browser) == []
+
+
+@pytest.mark.browser
+def test_hostile_names_are_shown_and_not_run(browser, tmp_path):
+    page = write_report(tmp_path, [hostile_section()])
+    browser.get(page.as_uri())
+    assert browser.execute_script("return window.broken === undefined")
+    assert HOSTILE in browser.find_element("css selector", "tbody tr").text
+    assert errors(browser) == []
+
+
+def test_the_page_needs_no_network(tmp_path):
+    text = write_report(tmp_path, [hostile_section()]).read_text()
+    head = text.split("<body>")[0].split("</script>")[-1] + text.split("<body>")[1]
+    for tag in ('src="http', "src='http", '<link rel="stylesheet"', "@import"):
+        assert tag not in head
+    assert HOSTILE not in text.split("<body>")[1]
+
+
+@pytest.mark.parametrize("mark", list(Mark))
+def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
+    series = Series("curve", [1.0, 2.0, 4.0], [1.0, 2.0, 3.0], [0.5, 1.5, 2.5], [1.5, 2.5, 3.5], mark)
+    figure = Figure("f", "title", "", "", [Panel("p", "x", "y", [series], log_x=True)])
+    png, pdf = save_static(figure, tmp_path)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert pdf.read_bytes().startswith(b"%PDF")

@@ -1,0 +1,160 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from rankscope import cli
+from rankscope.papers import PAPERS
+
+
+def call(monkeypatch, capsys, *args):
+    """Run the command line in this process: its exit code, what it printed, what it logged."""
+    monkeypatch.setattr(sys, "argv", ["rankscope", *map(str, args)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    return stop.value.code, printed.out, printed.err
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """One claim's experiment at scale smoke, run once for all tests."""
+    folder = tmp_path_factory.mktemp("run")
+    command = [
+        sys.executable,
+        "-m",
+        "rankscope.cli",
+        "reproduce",
+        "li2024",
+        "--scale",
+        "smoke",
+        "--out",
+        str(folder),
+    ]
+    done = subprocess.run([*command, "--only", "li2024.fig2"], capture_output=True, text=True, check=True)
+    assert "cost" not in done.stdout
+    assert "about" in done.stderr
+    return folder
+
+
+def test_a_finished_run_is_not_run_again_and_prints_json(monkeypatch, capsys, finished_run):
+    args = (
+        "reproduce",
+        "li2024",
+        "--scale",
+        "smoke",
+        "--out",
+        finished_run,
+        "--only",
+        "li2024.fig2",
+        "--json",
+    )
+    code, out, err = call(monkeypatch, capsys, *args)
+    assert code == 0
+    assert "finished already" in err
+    (judgement,) = json.loads(out)
+    assert judgement["id"] == "li2024.fig2"
+    assert judgement["verdict"] in {"holds", "fails", "undecided"}
+    low, high = judgement["interval"]
+    assert low <= judgement["measured"] <= high
+    assert (finished_run / "figures" / "li2024-2.png").stat().st_size > 10_000
+    assert (finished_run / "figures" / "li2024-2.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_export_writes_equal_parquet_and_csv(monkeypatch, capsys, finished_run, tmp_path):
+    code, _, _ = call(monkeypatch, capsys, "export", "--out", finished_run, "--to", tmp_path)
+    assert code == 0
+    parquet = pd.read_parquet(tmp_path / "li2024-regime.parquet")
+    assert len(parquet) == 3
+    pd.testing.assert_frame_equal(parquet, pd.read_csv(tmp_path / "li2024-regime.csv"))
+    cells = pd.read_parquet(tmp_path / "cells.parquet")
+    assert set(parquet["cell"]) == set(cells["key"])
+
+
+def test_report_writes_the_page_again(monkeypatch, capsys, finished_run):
+    (finished_run / "index.html").unlink()
+    code, out, _ = call(monkeypatch, capsys, "report", "--out", finished_run, "--json")
+    assert code == 0
+    assert json.loads(out)[0]["id"] == "li2024.fig2"
+    assert (finished_run / "index.html").exists()
+
+
+def test_strict_makes_a_failing_claim_an_exit_code(monkeypatch, capsys, finished_run):
+    from rankscope.lab import Verdict, judge
+
+    def fail(claim, table):
+        judgement = judge(claim, table)
+        return judgement.__class__(**{**judgement.__dict__, "verdict": Verdict.FAILS})
+
+    monkeypatch.setattr("rankscope.report.build.judge", fail)
+    args = ("reproduce", "li2024", "--scale", "smoke", "--out", finished_run, "--only", "li2024.fig2")
+    assert call(monkeypatch, capsys, *args)[0] == 0
+    assert call(monkeypatch, capsys, *args, "--strict")[0] == 1
+
+
+def test_claims_lists_every_claim(monkeypatch, capsys):
+    code, out, _ = call(monkeypatch, capsys, "claims", "--json")
+    assert code == 0
+    listed = json.loads(out)
+    assert len(listed) == sum(len(paper.claims) for paper in PAPERS.values())
+    assert {"id", "source", "statement", "paper_value", "experiment", "figure"} == set(listed[0])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["reproduce", "li2025"], "No paper 'li2025'. Did you mean 'li2024'?"),
+        (["reproduce", "--only", "li2024.fig9"], "No claim 'li2024.fig9'. Did you mean 'li2024.fig"),
+        (
+            ["reproduce", "--seeds", "1"],
+            "--seeds 1: an interval needs at least two seeds. Use --seeds 2 or more.",
+        ),
+        (
+            ["reproduce", "--device", "tpu9"],
+            "Unknown device 'tpu9'. Use cpu, or cuda on a machine with a GPU.",
+        ),
+        (["reproduce", "--scale", "huge"], "'smoke', 'quick', 'paper'"),
+        (["reproduce", "--sclae", "quick"], "--scale"),
+        (["export", "--out", "nowhere"], "nowhere holds no run."),
+        (["report", "--out", "nowhere"], "nowhere holds no run."),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(monkeypatch, capsys, tmp_path, args, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(monkeypatch, capsys, *args)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [], "a mistake must leave nothing behind"
+
+
+def test_interrupted_it_says_what_is_kept_and_goes_on(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "rankscope.cli",
+        "reproduce",
+        "li2024",
+        "--scale",
+        "smoke",
+        "--out",
+        str(tmp_path),
+    ]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    deadline = time.time() + 120
+    while time.time() < deadline and not list(tmp_path.glob("arrays/*/*.safetensors")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "run again to go on" in err
+    assert "Traceback" not in err
