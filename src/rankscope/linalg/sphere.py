@@ -1,0 +1,73 @@
+"""Uniform points and frames on the unit sphere, and the law of an inner product."""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.special import roots_jacobi
+from torch import Tensor
+
+from rankscope.linalg.gamma import half_gamma_ratio
+
+
+def uniform_sphere(
+    *shape: int, dim: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, "*shape dim"]:
+    """Independent uniform points on S^{dim−1}, with leading axes `shape`."""
+    points = torch.randn(*shape, dim, generator=generator, dtype=dtype, device=generator.device)
+    return points / points.norm(dim=-1, keepdim=True)
+
+
+def haar_frame(
+    *shape: int, dim: int, count: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, "*shape count dim"]:
+    """`count` orthonormal vectors in `dim` dimensions, uniform among all such frames (rows).
+
+    QR alone is not uniform: LAPACK fixes signs of its own. Making R's diagonal positive restores Haar measure.
+    """
+    gaussian = torch.randn(*shape, dim, count, generator=generator, dtype=dtype, device=generator.device)
+    q, r = torch.linalg.qr(gaussian)
+    signs = torch.diagonal(r, dim1=-2, dim2=-1).sign()
+    return (q * signs.unsqueeze(-2)).transpose(-1, -2).contiguous()
+
+
+def density_constant(dim: int) -> float:
+    """c_d = Γ(d/2) / (√π Γ((d−1)/2)): the density of ⟨x, y⟩ at 0, for x, y independent uniform.
+
+    >>> density_constant(3)
+    0.5
+    """
+    return float(half_gamma_ratio((dim - 1) / 2)) / math.sqrt(math.pi)
+
+
+def inner_product_density(dim: int, t: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """c_d (1 − t²)^((d−3)/2): the density of ⟨x, y⟩ on (−1, 1), for x, y independent uniform."""
+    return density_constant(dim) * (1 - t**2) ** ((dim - 3) / 2)
+
+
+def inner_product_quadrature(
+    dim: int, points: int
+) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]:
+    """Nodes and weights (sum 1) of E f(⟨x, y⟩), exact for polynomials of degree 2·points − 1."""
+    nodes, weights = roots_jacobi(points, (dim - 3) / 2, (dim - 3) / 2)
+    return nodes, weights / weights.sum()
+
+
+def sphere_quadrature(
+    dim: int, degree: int
+) -> tuple[Float[np.ndarray, "point {dim}"], Float[np.ndarray, " point"]]:
+    """Points and weights (sum 1) on S^{dim−1}, exact for polynomials up to `degree`.
+
+    A product rule, (degree/2 + 1)^(dim−1) points or so: for small dimensions only.
+    """
+    angles = 2 * np.pi * np.arange(degree + 1) / (degree + 1)
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    weights = np.full(degree + 1, 1 / (degree + 1))
+    for sphere_dim in range(3, dim + 1):
+        t, t_weights = inner_product_quadrature(sphere_dim, degree // 2 + 1)
+        equator = np.sqrt(1 - t**2)[:, None, None] * points[None, :, :]
+        poles = np.broadcast_to(t[:, None, None], (*equator.shape[:2], 1))
+        points = np.concatenate([poles, equator], axis=2).reshape(-1, sphere_dim)
+        weights = np.outer(t_weights, weights).ravel()
+    return points, weights
