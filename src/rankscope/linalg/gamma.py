@@ -35,5 +35,4 @@ def half_gamma_ratio(x: ArrayLike) -> NDArray[np.float64]:
     if np.any(small):
         steps = x[..., None] + np.arange(_ASYMPTOTIC_FROM)
         value = np.where(small, value * np.prod(steps / (steps + 0.5), axis=-1), value)
-    return value
-
+    return np.asarray(value, dtype=np.float64)

@@ -11,9 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 
-def gegenbauer_sequence(
-    dim: int, t: Float[np.ndarray, "*shape"]
-) -> Iterator[Float[np.ndarray, "*shape"]]:
+def gegenbauer_sequence(dim: int, t: Float[np.ndarray, "*shape"]) -> Iterator[Float[np.ndarray, "*shape"]]:
     """P_0(t), P_1(t), P_2(t), … without end, by (n+d−2) P_{n+1} = (2n+d−2) t P_n − n P_{n−1}.
 
     Forward recurrence is stable: beyond the largest zero P is the dominant solution, between the

@@ -1,10 +1,13 @@
 """Uniform points and frames on the unit sphere, and the law of an inner product."""
 
 import math
+from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from scipy.special import roots_jacobi
 from torch import Tensor
 
@@ -16,7 +19,7 @@ def uniform_sphere(
 ) -> Float[Tensor, "*shape dim"]:
     """Independent uniform points on S^{dim−1}, with leading axes `shape`."""
     points = torch.randn(*shape, dim, generator=generator, dtype=dtype, device=generator.device)
-    return points / points.norm(dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(points, dim=-1)
 
 
 def haar_frame(
@@ -29,7 +32,8 @@ def haar_frame(
     gaussian = torch.randn(*shape, dim, count, generator=generator, dtype=dtype, device=generator.device)
     q, r = torch.linalg.qr(gaussian)
     signs = torch.diagonal(r, dim1=-2, dim2=-1).sign()
-    return (q * signs.unsqueeze(-2)).transpose(-1, -2).contiguous()
+    frame: Tensor = (q * signs.unsqueeze(-2)).transpose(-1, -2)
+    return frame.contiguous()
 
 
 def density_constant(dim: int) -> float:
@@ -52,6 +56,25 @@ def inner_product_quadrature(
     """Nodes and weights (sum 1) of E f(⟨x, y⟩), exact for polynomials of degree 2·points − 1."""
     nodes, weights = roots_jacobi(points, (dim - 3) / 2, (dim - 3) / 2)
     return nodes, weights / weights.sum()
+
+
+def mean_over_elevation(
+    dim: int, function: Callable[[NDArray[np.float64]], NDArray[np.float64]], width: float
+) -> float:
+    """E f(φ) where sin φ = |⟨x, y⟩|: 2 c_d ∫_0^{π/2} cos^{d−2} φ f(φ) dφ.
+
+    `width` is the scale on which f varies near 0. Panels of Gauss–Legendre nodes widen from the
+    smaller of it and 1/√d, so that no peak is stepped over.
+    """
+    edges = [0.0, min(width, 1 / math.sqrt(dim), math.pi / 2)]
+    while edges[-1] < math.pi / 2:
+        edges.append(min(2.5 * edges[-1], math.pi / 2))
+    nodes, weights = np.polynomial.legendre.leggauss(32)
+    total = 0.0
+    for low, high in pairwise(edges):
+        phi = low + (high - low) * (nodes + 1) / 2
+        total += (high - low) / 2 * float(weights @ (np.cos(phi) ** (dim - 2) * function(phi)))
+    return 2 * density_constant(dim) * total
 
 
 def sphere_quadrature(

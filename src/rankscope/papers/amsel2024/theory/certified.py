@@ -38,7 +38,7 @@ class Enclosure:
 
     @property
     def width(self) -> Fraction:
-        """high − low."""
+        """How far the two ends are apart."""
         return self.high - self.low
 
 
@@ -140,12 +140,16 @@ def _certified_tail(flint: Any, ratio: TermRatio, degree: int) -> tuple[Any, Any
     return (by_sign[-1], by_sign[1]) if len(by_sign) == 2 else None
 
 
-def _relative_touched_energy(flint: Any, dim: int, rank: int, degree: int, values: Values, bits: int) -> Any:
+def _relative_touched_energy(
+    flint: Any, dim: int, rank: int, degree: int, *, values: Values, bits: int
+) -> Any:
     """Σ_{l≥degree} E_l m(l)/N over its first term, as a ball."""
     ratio = touched_energy_ratio(dim, rank, values)
     total, term, start = flint.arb(0), flint.arb(1), degree
     if degree == 1:  # M_V at rank 1 follows its ratio only from degree 3 on
-        share = lower_bound.touched_share(dim, rank, 3, values) / lower_bound.touched_share(dim, rank, 1, values)
+        share = lower_bound.touched_share(dim, rank, 3, values) / lower_bound.touched_share(
+            dim, rank, 1, values
+        )
         total += 1
         term = flint.fmpq(share.numerator, share.denominator) * _quotient(flint, energy_ratio(dim), 1)
         term, start = flint.arb(term), 3
@@ -172,11 +176,13 @@ def _endpoint(flint: Any, exact: Any) -> Fraction:
     return Fraction(mantissa) * Fraction(2) ** exponent
 
 
-def _floor_ball(flint: Any, dim: int, rank: int, heads: int, values: Values, bits: int) -> Any:
+def _floor_ball(flint: Any, dim: int, rank: int, heads: int, *, values: Values, bits: int) -> Any:
     degree = lower_bound.first_unsaturated(dim, rank, heads, values)
     below, energy = _energy_until(flint, dim, degree)
     reached = _ball(flint, heads * lower_bound.touched_share(dim, rank, degree, values)) * energy
-    return (1 - below - reached * _relative_touched_energy(flint, dim, rank, degree, values, bits)) / 2
+    return (
+        1 - below - reached * _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
+    ) / 2
 
 
 def error_floor(dim: int, rank: int, heads: int, values: Values, bits: int = 128) -> Enclosure:
@@ -189,7 +195,7 @@ def error_floor(dim: int, rank: int, heads: int, values: Values, bits: int = 128
     if lower_bound.saturates_every_degree(dim, rank, heads, values):
         return Enclosure(Fraction(0), Fraction(0))
     with _precision(bits) as flint:
-        ball = _floor_ball(flint, dim, rank, heads, values, bits)
+        ball = _floor_ball(flint, dim, rank, heads, values=values, bits=bits)
         return Enclosure(_endpoint(flint, ball.lower()), _endpoint(flint, ball.upper()))
 
 
@@ -199,7 +205,7 @@ def _solve(dim: int, rank: int, error: Fraction, values: Values, bits: int) -> E
     with _precision(bits) as flint:
         below, energy = _energy_until(flint, dim, degree)
         share = _ball(flint, lower_bound.touched_share(dim, rank, degree, values))
-        reach = share * energy * _relative_touched_energy(flint, dim, rank, degree, values, bits)
+        reach = share * energy * _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
         heads = (1 - below - 2 * _ball(flint, error)) / reach
         return Enclosure(_endpoint(flint, heads.lower()), _endpoint(flint, heads.upper()))
 
@@ -216,14 +222,14 @@ def min_heads(dim: int, rank: int, error: Fraction, values: Values, max_bits: in
     guess = lower_bound.min_heads(dim, rank, error, values)
     bits = min(max_bits, 128 + 2 * guess.bit_length())
     while True:
-        found = _proved_range(dim, rank, error, values, guess, bits)
+        found = _proved_range(dim, rank, error, values, guess=guess, bits=bits)
         if found.decided or bits >= max_bits:
             return found
         bits = min(max_bits, 2 * bits)
 
 
 def _proved_range(
-    dim: int, rank: int, error: Fraction, values: Values, guess: int, bits: int
+    dim: int, rank: int, error: Fraction, values: Values, *, guess: int, bits: int
 ) -> HeadRange:
     low = high = guess
     if rank < dim - 1 and guess > 1:
@@ -240,4 +246,3 @@ def _proved_range(
     while low < high and error_floor(dim, rank, high - 1, values, bits).high <= error:
         high -= 1
     return HeadRange(low, high)
-

@@ -50,7 +50,7 @@ def sign_energy_limit(degree: int) -> float:
 
 
 def log_abs_sign_eigenvalue(dim: int, degree: int) -> float:
-    """log |λ_l[sgn]| for odd l, where λ_l itself is too small for a float: ½ (log E_l − log N)."""
+    """½ (log E_l − log N) = log |λ_l[sgn]| for odd l, where λ_l itself is too small for a float."""
     return 0.5 * (math.log(sign_energy(dim, degree)) - math.log(harmonic_dim(dim, degree)))
 
 
@@ -62,7 +62,8 @@ def sign_eigenvalue(dim: int, degree: int) -> float:
     """
     if degree % 2 == 0:
         return 0.0
-    return (-1) ** ((degree - 1) // 2) * math.exp(log_abs_sign_eigenvalue(dim, degree))
+    sign = 1 if degree % 4 == 1 else -1
+    return sign * math.exp(log_abs_sign_eigenvalue(dim, degree))
 
 
 def sign_eigenvalues(dim: int, count: int) -> Float[np.ndarray, " {count}"]:
@@ -74,12 +75,14 @@ def sign_eigenvalues(dim: int, count: int) -> Float[np.ndarray, " {count}"]:
 
 def arcsin_eigenvalue(dim: int, degree: int) -> float:
     """λ_l[arcsin] = (π/2) λ_l[sgn]², because E_x sgn⟨x,a⟩ sgn⟨x,b⟩ = (2/π) arcsin⟨a,b⟩."""
-    return math.pi / 2 * sign_eigenvalue(dim, degree) ** 2
+    eigenvalue = sign_eigenvalue(dim, degree)
+    return math.pi / 2 * eigenvalue * eigenvalue
 
 
 def arcsin_energy(dim: int, degree: int) -> float:
     """N(d, l) λ_l[arcsin]² = (π²/4) E_l λ_l[sgn]²: the shares of E[arcsin² t]."""
-    return math.pi**2 / 4 * sign_energy(dim, degree) * sign_eigenvalue(dim, degree) ** 2
+    eigenvalue = sign_eigenvalue(dim, degree)
+    return math.pi**2 / 4 * sign_energy(dim, degree) * eigenvalue * eigenvalue
 
 
 def energy_decay_constant(dim: int) -> float:

@@ -62,7 +62,9 @@ def share(name: str, value: Share, below: Fraction, why: str) -> Fraction:
 
 def error_share(value: Share) -> Fraction:
     """An error that is worth a bound: in (0, 1/2)."""
-    return share("error", value, Fraction(1, 2), "the average of the two points has error 1/2 with no attention")
+    return share(
+        "error", value, Fraction(1, 2), "the average of the two points has error 1/2 with no attention"
+    )
 
 
 def values_kind(value: str) -> Values:

@@ -59,7 +59,7 @@ def energy_from(dim: int, degree: int) -> float:
 
 @lru_cache(maxsize=65536)
 def relative_touched_energy(dim: int, rank: int, degree: int, values: Values) -> float:
-    """Σ_{l ≥ degree} E_l m(l)/N  over  E_degree m(degree)/N: the energy within reach, in units of its first term."""
+    """Σ_{l ≥ degree} E_l m(l)/N, the energy one head has in reach, in units of its first term."""
     ratio = touched_energy_ratio(dim, rank, values)
     if degree > 1:
         return tail_over_first(ratio, degree)
@@ -77,9 +77,7 @@ def error_floor(dim: int, rank: int, heads: int, values: Values) -> float:
         return 0.0
     degree = first_unsaturated(dim, rank, heads, values)
     reached = float(heads * touched_share(dim, rank, degree, values)) * sign_energy(dim, degree)
-    return 0.5 * (
-        energy_from(dim, degree) - reached * relative_touched_energy(dim, rank, degree, values)
-    )
+    return 0.5 * (energy_from(dim, degree) - reached * relative_touched_energy(dim, rank, degree, values))
 
 
 @lru_cache(maxsize=65536)
@@ -88,8 +86,7 @@ def _floor_when_saturated(dim: int, rank: int, degree: int, values: Values) -> f
     step = touched_share(dim, rank, degree + 2, values) / touched_share(dim, rank, degree, values)
     first = sign_energy(dim, degree + 2) * float(step)
     return 0.5 * (
-        energy_from(dim, degree + 2)
-        - first * relative_touched_energy(dim, rank, degree + 2, values)
+        energy_from(dim, degree + 2) - first * relative_touched_energy(dim, rank, degree + 2, values)
     )
 
 

@@ -29,7 +29,8 @@ class TermRatio:
     denominator: tuple[Polynomial, ...]
     asymptotic_from: int
 
-    def __call__(self, degree: Float[np.ndarray, " degree"]) -> Float[np.ndarray, " degree"]:
+    def at(self, degree: Float[np.ndarray, " degree"]) -> Float[np.ndarray, " degree"]:
+        """The ratio at these degrees."""
         value = np.ones_like(degree)
         for above, below in zip(self.numerator, self.denominator, strict=True):
             value *= np.polynomial.polynomial.polyval(degree, above)
@@ -112,7 +113,7 @@ def tail_over_first(ratio: TermRatio, degree: int) -> float:
     total, product, start, chunk = 0.0, 1.0, degree, 256
     while start < ratio.asymptotic_from and product > NEGLIGIBLE:
         count = min(chunk, (ratio.asymptotic_from - start + 1) // 2)
-        products = product * np.cumprod(ratio(start + 2.0 * np.arange(count)))
+        products = product * np.cumprod(ratio.at(start + 2.0 * np.arange(count)))
         total += product + float(np.sum(products[:-1]))
         product, start, chunk = float(products[-1]), start + 2 * count, 4 * chunk
     if product > NEGLIGIBLE:
