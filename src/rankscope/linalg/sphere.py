@@ -27,7 +27,7 @@ def haar_frame(
 ) -> Float[Tensor, "*shape count dim"]:
     """`count` orthonormal vectors in `dim` dimensions, uniform among all such frames (rows).
 
-    QR alone is not uniform: LAPACK fixes signs of its own. Making R's diagonal positive restores Haar measure.
+    QR alone is not uniform: LAPACK fixes signs of its own. A positive diagonal of R restores Haar measure.
     """
     gaussian = torch.randn(*shape, dim, count, generator=generator, dtype=dtype, device=generator.device)
     q, r = torch.linalg.qr(gaussian)

@@ -13,6 +13,7 @@ from typing import Any
 
 from rankscope.core import RankscopeError
 from rankscope.papers.amsel2024.theory import lower_bound
+from rankscope.papers.amsel2024.theory.counting import harmonic_dim
 from rankscope.papers.amsel2024.theory.inputs import Values
 from rankscope.papers.amsel2024.theory.tails import (
     TermRatio,
@@ -22,7 +23,7 @@ from rankscope.papers.amsel2024.theory.tails import (
 )
 
 MAX_BITS = 4096
-CERTIFICATE_ORDER = 10
+MAX_ORDER = 48  # terms of the series a certificate is made of
 
 
 class UndecidedError(RankscopeError):
@@ -86,21 +87,22 @@ def _quotient(flint: Any, ratio: TermRatio, degree: int) -> Any:
     return flint.fmpq(above, below)
 
 
-def _first_energy(flint: Any, dim: int) -> Any:
-    """E_1 = d (Γ(d/2) / (√π Γ((d+1)/2)))² as a ball."""
-    half = flint.arb(dim) / 2
-    eigenvalue = half.gamma() / (flint.arb.pi().sqrt() * (half + flint.arb(1) / 2).gamma())
-    return dim * eigenvalue**2
+def _energy(flint: Any, dim: int, degree: int) -> Any:
+    """E_l = N (Γ(l/2) Γ(d/2) / (π Γ((l+d)/2)))² as a ball."""
+    gamma = [(flint.arb(twice) / 2).gamma() for twice in (degree, dim, degree + dim)]
+    return harmonic_dim(dim, degree) * (gamma[0] * gamma[1] / (flint.arb.pi() * gamma[2])) ** 2
 
 
-def _energy_until(flint: Any, dim: int, degree: int) -> tuple[Any, Any]:
-    """(Σ_{l<degree} E_l over odd l, E_degree)."""
+def _energy_from(flint: Any, dim: int, degree: int, bits: int) -> Any:
+    """Σ_{l≥degree} E_l over odd l: 1 less the sum below, or a certified tail where that sum is long."""
     ratio = energy_ratio(dim)
-    energy, total = _first_energy(flint, dim), flint.arb(0)
+    if degree >= ratio.asymptotic_from:
+        return _energy(flint, dim, degree) * _relative_tail(flint, ratio, degree, bits)
+    energy, left = _energy(flint, dim, 1), flint.arb(1)
     for below in range(1, degree, 2):
-        total += energy
+        left -= energy
         energy *= _quotient(flint, ratio, below)
-    return total, energy
+    return left
 
 
 def _is_signed_beyond(flint: Any, polynomial: Any, degree: int, sign: int) -> bool:
@@ -109,35 +111,56 @@ def _is_signed_beyond(flint: Any, polynomial: Any, degree: int, sign: int) -> bo
     return all(sign * shifted[k] >= 0 for k in range(shifted.degree() + 1))
 
 
-def _certified_tail(flint: Any, ratio: TermRatio, degree: int) -> tuple[Any, Any] | None:
+def _certified_tail(flint: Any, ratio: TermRatio, degree: int, order: int) -> tuple[Any, Any] | None:
     """Bounds on Σ_{j≥0} f(degree+2j)/f(degree), or None where the certificate does not hold.
 
     If c(l) − R(l) c(l+2) ≥ 1 for all l ≥ L then f(l) c(l) − f(l+2) c(l+2) ≥ f(l), and the sum from L
-    telescopes to at most f(L) c(L); with ≤, to at least that. c is the asymptotic series with its next
-    term doubled or left out; multiplied by the denominators, the condition is a polynomial inequality.
+    telescopes to at most f(L) c(L); with ≤, to at least that. c is the asymptotic series with its last
+    term doubled, left out or kept; times the denominators, the condition is a polynomial inequality.
     """
-    order = CERTIFICATE_ORDER
     coefficients = [flint.fmpq(c.numerator, c.denominator) for c in asymptotic_coefficients(ratio, order)]
+    while coefficients[-1] == 0:
+        coefficients.pop()
+    order = len(coefficients) - 1
     product = flint.fmpq_poly([1])
     denominator = flint.fmpq_poly([1])
     for over, under in zip(ratio.numerator, ratio.denominator, strict=True):
         product *= flint.fmpq_poly(list(over))
         denominator *= flint.fmpq_poly(list(under))
-    power = flint.fmpq_poly([0] * (order - 1) + [1])  # l^(order−1)
+    power = flint.fmpq_poly([0] * order + [1])  # l^order
     step = flint.fmpq_poly([2, 1])
-    bounds = []
-    for last in (0, 2):
-        # c(l) = series(l) / l^(order−1), coefficients c_0 l + c_1 + … + last · c_order l^(1−order)
-        series = flint.fmpq_poly([last * coefficients[-1], *reversed(coefficients[:-1])])
+    below: Any = None
+    above: Any = None
+    for last in (0, 2, 1):
+        # c(l) = series(l) / l^order, terms c_0 l + c_1 + … + last · c_order l^(1−order)
+        series = flint.fmpq_poly([0, last * coefficients[-1], *reversed(coefficients[:-1])])
         excess = series * power(step) * denominator - product * series(step) * power
         excess -= power * power(step) * denominator
         value = series(flint.fmpq(degree)) / power(flint.fmpq(degree))
+        # 1 comes last: it is the tightest of its side, and of both where the series ends (excess 0)
         if _is_signed_beyond(flint, excess, degree, 1):
-            bounds.append((value, 1))
-        elif _is_signed_beyond(flint, excess, degree, -1):
-            bounds.append((value, -1))
-    by_sign = {sign: value for value, sign in bounds}
-    return (by_sign[-1], by_sign[1]) if len(by_sign) == 2 else None
+            above = value
+        if _is_signed_beyond(flint, excess, degree, -1):
+            below = value
+    return None if below is None or above is None else (below, above)
+
+
+def _relative_tail(flint: Any, ratio: TermRatio, degree: int, bits: int) -> Any:
+    """Σ_{j≥0} f(degree+2j)/f(degree) as a ball: terms are added until a certificate is tight enough."""
+    total, term, start = flint.arb(0), flint.arb(1), degree
+    next_try = ratio.asymptotic_from // 32 + 16
+    while True:
+        if start >= next_try:
+            tail = _certified_tail(flint, ratio, start, order=min(8 + bits // 6, MAX_ORDER))
+            if tail is not None:
+                low, high = (term * bound for bound in tail)
+                tight = (high - low).abs_upper() < flint.arb(2) ** -bits * (total + low)
+                if tight or start >= ratio.asymptotic_from:
+                    return total + low.union(high)
+            next_try = start + max(start // 2, 2)
+        total += term
+        term *= _quotient(flint, ratio, start)
+        start += 2
 
 
 def _relative_touched_energy(
@@ -145,26 +168,12 @@ def _relative_touched_energy(
 ) -> Any:
     """Σ_{l≥degree} E_l m(l)/N over its first term, as a ball."""
     ratio = touched_energy_ratio(dim, rank, values)
-    total, term, start = flint.arb(0), flint.arb(1), degree
-    if degree == 1:  # M_V at rank 1 follows its ratio only from degree 3 on
-        share = lower_bound.touched_share(dim, rank, 3, values) / lower_bound.touched_share(
-            dim, rank, 1, values
-        )
-        total += 1
-        term = flint.fmpq(share.numerator, share.denominator) * _quotient(flint, energy_ratio(dim), 1)
-        term, start = flint.arb(term), 3
-    first_try = 2 * dim + 16
-    while True:
-        if start >= first_try:
-            tail = _certified_tail(flint, ratio, start)
-            if tail is not None:
-                low, high = (term * bound for bound in tail)
-                if start >= ratio.asymptotic_from or (high - low).abs_upper() < flint.arb(2) ** -bits * total:
-                    return total + low.union(high)
-            first_try = start + max(start // 2, 2)
-        total += term
-        term *= _quotient(flint, ratio, start)
-        start += 2
+    if degree > 1:
+        return _relative_tail(flint, ratio, degree, bits)
+    # M_V at rank 1 follows its ratio only from degree 3 on
+    step = lower_bound.touched_share(dim, rank, 3, values) / lower_bound.touched_share(dim, rank, 1, values)
+    third = _ball(flint, step) * _quotient(flint, energy_ratio(dim), 1)
+    return 1 + third * _relative_tail(flint, ratio, 3, bits)
 
 
 def _ball(flint: Any, number: Fraction) -> Any:
@@ -178,11 +187,10 @@ def _endpoint(flint: Any, exact: Any) -> Fraction:
 
 def _floor_ball(flint: Any, dim: int, rank: int, heads: int, *, values: Values, bits: int) -> Any:
     degree = lower_bound.first_unsaturated(dim, rank, heads, values)
-    below, energy = _energy_until(flint, dim, degree)
-    reached = _ball(flint, heads * lower_bound.touched_share(dim, rank, degree, values)) * energy
-    return (
-        1 - below - reached * _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
-    ) / 2
+    share = _ball(flint, heads * lower_bound.touched_share(dim, rank, degree, values))
+    reached = share * _energy(flint, dim, degree)
+    reached *= _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
+    return (_energy_from(flint, dim, degree, bits) - reached) / 2
 
 
 def error_floor(dim: int, rank: int, heads: int, values: Values, bits: int = 128) -> Enclosure:
@@ -203,10 +211,10 @@ def _solve(dim: int, rank: int, error: Fraction, values: Values, bits: int) -> E
     """The real H at which LB meets `error` on the segment float64 points to."""
     degree = lower_bound.deciding_degree(dim, rank, float(error), values)
     with _precision(bits) as flint:
-        below, energy = _energy_until(flint, dim, degree)
         share = _ball(flint, lower_bound.touched_share(dim, rank, degree, values))
-        reach = share * energy * _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
-        heads = (1 - below - 2 * _ball(flint, error)) / reach
+        reach = share * _energy(flint, dim, degree)
+        reach *= _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
+        heads = (_energy_from(flint, dim, degree, bits) - 2 * _ball(flint, error)) / reach
         return Enclosure(_endpoint(flint, heads.lower()), _endpoint(flint, heads.upper()))
 
 
@@ -231,18 +239,28 @@ def min_heads(dim: int, rank: int, error: Fraction, values: Values, max_bits: in
 def _proved_range(
     dim: int, rank: int, error: Fraction, values: Values, *, guess: int, bits: int
 ) -> HeadRange:
+    def excluded(heads: int) -> bool:
+        return error_floor(dim, rank, heads, values, bits).low > error
+
+    def allowed(heads: int) -> bool:
+        return error_floor(dim, rank, heads, values, bits).high <= error
+
     low = high = guess
     if rank < dim - 1 and guess > 1:
         crossing = _solve(dim, rank, error, values, bits)
         low, high = max(1, floor(crossing.low)), max(1, ceil(crossing.high))
     step = 1
-    while low > 1 and error_floor(dim, rank, low - 1, values, bits).low <= error:
+    while low > 1 and not excluded(low - 1):
         low, step = max(1, low - step), 2 * step
     step = 1
-    while error_floor(dim, rank, high, values, bits).high > error:
+    while not allowed(high):
         high, step = high + step, 2 * step
-    while low < high and error_floor(dim, rank, low, values, bits).low > error:
-        low += 1
-    while low < high and error_floor(dim, rank, high - 1, values, bits).high <= error:
-        high -= 1
+    undecided = high
+    while low < undecided:  # the largest head count that is provably excluded, plus one
+        middle = (low + undecided) // 2
+        low, undecided = (middle + 1, undecided) if excluded(middle) else (low, middle)
+    undecided = low
+    while undecided < high:  # the smallest that is provably allowed
+        middle = (undecided + high) // 2
+        undecided, high = (undecided, middle) if allowed(middle) else (middle + 1, high)
     return HeadRange(low, high)

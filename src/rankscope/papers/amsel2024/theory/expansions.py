@@ -90,4 +90,4 @@ def energy_decay_constant(dim: int) -> float:
 
     The talk's "N β_l ~ d/l²" has d where √d is true, and only degrees beyond d decay so.
     """
-    return 8 / math.pi**1.5 * float(half_gamma_ratio((dim - 1) / 2))
+    return float(8 / math.pi**1.5 * half_gamma_ratio((dim - 1) / 2))

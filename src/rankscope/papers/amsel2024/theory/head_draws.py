@@ -18,10 +18,10 @@ def independent_heads(dim: int, heads: int, generator: torch.Generator) -> Heads
 
 
 def unnormalised_heads(dim: int, heads: int, generator: torch.Generator) -> Heads:
-    """Heads with q uniform and k = cos θ q + sin θ e, cos θ uniform on (−1, 1), e a unit vector's part across q.
+    """Heads with q uniform and k = cos θ q + sin θ e, cos θ uniform on (−1, 1), e ⟂ q.
 
-    As published: e is not brought back to length 1 after the projection, so |k| < 1 (0.955 on
-    average at dim 8), and formulas for unit vectors no longer hold.
+    As published: e is the part of a random unit vector across q and is not brought back to length 1,
+    so |k| < 1 (0.955 on average at dim 8), and formulas for unit vectors no longer hold.
     """
     q = uniform_sphere(heads, dim=dim, generator=generator)
     other = uniform_sphere(heads, dim=dim, generator=generator)
