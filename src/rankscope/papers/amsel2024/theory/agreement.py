@@ -74,7 +74,8 @@ def advantage_series(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.n
 def advantage_quadrature(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
     """c(θ) = (4 c_d/(π(d−1))) ∫_θ^{π/2} sin φ ₂F₁(½, ½; (d+1)/2; sin² φ) dφ, odd about π/2.
 
-    φ = π/2 − y² takes the edge off the singularity cos^{d−1} φ · log cos φ at π/2.
+    φ = π/2 − y² takes the edge off the singularity cos^{d−1} φ · log cos φ at π/2. For small dim:
+    scipy's ₂F₁ overflows near 1 at dim 199.
     """
     nodes, weights = np.polynomial.legendre.leggauss(QUADRATURE_NODES)
     upper = np.sqrt(np.arcsin(np.abs(cosine)))[:, None]

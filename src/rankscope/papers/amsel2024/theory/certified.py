@@ -198,7 +198,7 @@ def error_floor(dim: int, rank: int, heads: int, values: Values, bits: int = 128
 
     >>> enclosure = error_floor(64, 8, 8, "any")
     >>> round(float(enclosure.low), 6), enclosure.width < Fraction(1, 10**25)
-    (0.176776, True)
+    (0.176807, True)
     """
     if lower_bound.saturates_every_degree(dim, rank, heads, values):
         return Enclosure(Fraction(0), Fraction(0))
