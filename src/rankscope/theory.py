@@ -1,0 +1,145 @@
+"""Theory you can compute with: how much error is unavoidable, and how many heads it takes at least.
+
+>>> round(error_floor(dim=64, rank=8, heads=8), 4)
+0.1768
+>>> min_heads(dim=64, rank=8, error=0.1)
+6016
+>>> min_heads(dim=64, rank=1, error=0.05, values="identity", certified=True)
+1622224468340211918
+>>> heads_for_failure(dim=64, failure=0.1)
+1461
+"""
+
+from fractions import Fraction
+
+import pandas as pd
+
+from rankscope.papers.amsel2024.theory import certified as balls
+from rankscope.papers.amsel2024.theory import lower_bound, majority
+from rankscope.papers.amsel2024.theory.certified import Enclosure, HeadRange, UndecidedError
+from rankscope.papers.amsel2024.theory.inputs import (
+    Share,
+    Values,
+    Whole,
+    error_share,
+    share,
+    sphere_dim,
+    values_kind,
+    whole,
+)
+from rankscope.papers.amsel2024.theory.plan import COVERS, Budget, plan_table
+
+__all__ = [
+    "COVERS",
+    "Enclosure",
+    "HeadRange",
+    "UndecidedError",
+    "assumptions",
+    "error_floor",
+    "error_floor_enclosure",
+    "failure_rate",
+    "head_range",
+    "heads_for_failure",
+    "min_heads",
+    "plan",
+    "standard_heads",
+]
+
+
+def error_floor(dim: Whole, rank: Whole, heads: Whole, values: str = "any") -> float:
+    """The error that `heads` heads of rank `rank` cannot beat, whatever their weights and training.
+
+    E‖f − Σ_h V_h X φ_h(K_hᵀX, y)‖² for the nearer of two points; the zero model has error 1, the
+    average of the points 1/2. `values` is "any" for arbitrary V_h, "identity" for V_h ∝ I.
+    """
+    dim, rank, heads = _layer(dim, rank, heads)
+    return lower_bound.error_floor(dim, rank, heads, values_kind(values))
+
+
+def error_floor_enclosure(
+    dim: Whole, rank: Whole, heads: Whole, values: str = "any", bits: int = 128
+) -> Enclosure:
+    """The same as an interval with exact ends that encloses the truth; needs python-flint."""
+    dim, rank, heads = _layer(dim, rank, heads)
+    return balls.error_floor(dim, rank, heads, values_kind(values), bits)
+
+
+def min_heads(dim: Whole, rank: Whole, error: Share, values: str = "any", certified: bool = False) -> int:
+    """The least number of heads not excluded at `error`; every smaller number is.
+
+    An exact integer of any size. Uncertified, float64 may miss in the last digits beyond 10¹²;
+    certified, it is proved, or `UndecidedError` gives the proved range.
+    """
+    dim, rank, exact, kind = sphere_dim(dim), whole("rank", rank, 1), error_share(error), values_kind(values)
+    if not certified:
+        return lower_bound.min_heads(dim, rank, exact, kind)
+    proved = balls.min_heads(dim, rank, exact, kind)
+    if not proved.decided:
+        raise UndecidedError(
+            f"The least number of heads lies between {proved.low} and {proved.high}; the balls could not "
+            "separate them. Change error by a little, or take the range from head_range."
+        )
+    return proved.low
+
+
+def head_range(dim: Whole, rank: Whole, error: Share, values: str = "any") -> HeadRange:
+    """The least number of heads as a proved range, one number where it could be decided."""
+    return balls.min_heads(sphere_dim(dim), whole("rank", rank, 1), error_share(error), values_kind(values))
+
+
+def failure_rate(dim: Whole, heads: Whole) -> float:
+    """P[the majority of `heads` random rank-1 heads picks the wrong one of two points]."""
+    return majority.failure_rate(sphere_dim(dim), whole("heads", heads, 1))
+
+
+def heads_for_failure(dim: Whole, failure: Share) -> int:
+    """The least number of random rank-1 heads whose majority fails with probability ≤ `failure`."""
+    exact = share("failure", failure, Fraction(1, 2), "a coin is wrong half of the time")
+    return majority.heads_for_failure(sphere_dim(dim), exact)
+
+
+def standard_heads(dim: Whole, rank: Whole) -> int:
+    """Heads of the usual scaling, dim/rank rounded down, at least 1: 4·dim² parameters a layer."""
+    return max(1, sphere_dim(dim) // whole("rank", rank, 1))
+
+
+def plan(
+    dim: Whole,
+    *,
+    params: int | None = None,
+    kv_cache: int | None = None,
+    flops: int | None = None,
+    error: Share = 0.1,
+    bytes_per_number: Whole = 2,
+    context: Whole = 4_096,
+) -> pd.DataFrame:
+    """Layers (rank, heads, value_rank) within a budget, each with its floor and the nearest published model.
+
+    `params` counts one layer, `kv_cache` bytes per token, `flops` per token at `context`. With no
+    limit given, the budget is 4·dim² parameters. `COVERS` says what the floors hold for.
+    """
+    dim = sphere_dim(dim)
+    limits = {"params": params, "kv_cache": kv_cache, "flops": flops}
+    given = {name: whole(name, limit, 1) for name, limit in limits.items() if limit is not None}
+    budget = Budget(
+        params=given.get("params", None if given else 4 * dim**2),
+        kv_bytes=given.get("kv_cache"),
+        flops=given.get("flops"),
+        bytes_per_number=whole("bytes_per_number", bytes_per_number, 1),
+        context=whole("context", context, 1),
+    )
+    return plan_table(dim, budget, error_share(error))
+
+
+def assumptions(values: str = "any") -> str:
+    """What the bound assumes of the values, in one line."""
+    kind: Values = values_kind(values)
+    held = {
+        "any": "any V_h and any attention function of (K_hᵀX, y), rank K_h ≤ rank",
+        "identity": "V_h a multiple of the identity, any attention function of (K_hᵀX, y), rank K_h ≤ rank",
+    }
+    return f"One layer, two points, no residual or bias; {held[kind]}."
+
+
+def _layer(dim: Whole, rank: Whole, heads: Whole) -> tuple[int, int, int]:
+    return sphere_dim(dim), whole("rank", rank, 1), whole("heads", heads, 1)

@@ -1,0 +1,120 @@
+import math
+
+import pytest
+import torch
+
+from rankscope.core import InputError, RankscopeError, stream
+from rankscope.papers.amsel2024.theory.agreement import head_agreement, target_agreement
+from rankscope.papers.amsel2024.theory.head_draws import (
+    independent_heads,
+    uniform_cosine_heads,
+    unnormalised_heads,
+)
+from rankscope.papers.amsel2024.theory.prediction import independent_heads_prediction, rank_one_infimum
+from rankscope.papers.amsel2024.theory.published import published_point
+from rankscope.papers.amsel2024.theory.random_heads import (
+    agreement_product,
+    best_error,
+    error_of_weights,
+    solve_dense,
+    solve_matrix_free,
+)
+from rankscope.papers.amsel2024.theory.vector_problem import simulate_error
+
+
+def test_a_small_case_worked_by_hand():
+    q = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0.5, 0.5]], dtype=torch.float64)
+    k = torch.tensor([[0.6, 0.8, 0, 0], [0, 0.8, 0.6, 0], [0.5, -0.5, 0.5, 0.5]], dtype=torch.float64)
+    fit = best_error(q, k)
+    expected = torch.tensor(
+        [0.288709417103519337, 0.346108410601044001, 0.266968112091972295], dtype=torch.float64
+    )
+    assert torch.allclose(fit.weights, expected, rtol=0, atol=1e-14)
+    assert fit.error == pytest.approx(0.459785409275812512, abs=1e-14)
+
+
+def test_lengths_do_not_matter_to_a_head():
+    q, k = independent_heads(8, 40, stream(0, "lengths"))
+    assert best_error(3 * q, 0.2 * k).error == pytest.approx(best_error(q, k).error, abs=1e-12)
+
+
+def test_no_other_weights_do_better():
+    q, k = independent_heads(6, 30, stream(0, "optimum"))
+    agreement, with_target = head_agreement(q, k), target_agreement(q, k)
+    fit = solve_dense(agreement, with_target)
+    assert fit.error == pytest.approx(1 - float(with_target @ fit.weights), abs=1e-13)
+    for step in (1e-3, -1e-3):
+        other = fit.weights + step * torch.randn(30, generator=stream(1, "optimum"), dtype=torch.float64)
+        assert error_of_weights(other, agreement, with_target) > fit.error
+    assert fit.error >= rank_one_infimum(6, 30)
+
+
+def test_conjugate_gradients_without_the_matrix_agree_with_cholesky():
+    q, k = uniform_cosine_heads(8, 700, stream(0, "cg"))
+    dense, free = best_error(q, k), solve_matrix_free(q, k, tolerance=1e-10, block=128)
+    assert free.error == pytest.approx(dense.error, abs=1e-10)
+    assert torch.allclose(free.weights, dense.weights, atol=1e-6)
+    vector = torch.randn(700, generator=stream(1, "cg"), dtype=torch.float64)
+    assert torch.allclose(
+        agreement_product(q, k, vector, block=300), head_agreement(q, k) @ vector, atol=1e-11
+    )
+
+
+@pytest.mark.gpu
+def test_conjugate_gradients_on_a_gpu():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    q, k = independent_heads(8, 3_000, stream(0, "gpu"))
+    assert solve_matrix_free(q.cuda(), k.cuda()).error == pytest.approx(best_error(q, k).error, abs=1e-8)
+
+
+def test_conjugate_gradients_say_when_they_did_not_converge():
+    q, k = independent_heads(8, 100, stream(0, "stuck"))
+    with pytest.raises(RankscopeError, match=r"after 3 iterations\. Raise max_iterations or tolerance\."):
+        solve_matrix_free(q, k, max_iterations=3)
+
+
+def test_a_dense_matrix_too_large_is_refused():
+    huge = torch.ones(1, dtype=torch.float64).expand(20_000)
+    with pytest.raises(
+        InputError, match=r"20000 heads: .* 6 GiB .* Lower heads to ≤ 16384, or use solve_matrix_free"
+    ):
+        solve_dense(huge.expand(20_000, 20_000), huge)
+
+
+def test_the_formula_is_the_error_of_the_vector_problem():
+    q, k = independent_heads(8, 64, stream(0, "vector"))
+    fit = best_error(q, k)
+    simulated = simulate_error(q, k, fit.weights, samples=100_000, generator=stream(1, "vector"))
+    assert simulated.distance(fit.error) < 4
+
+
+def test_published_keys_are_short_and_corrected_keys_are_not():
+    _, short = unnormalised_heads(8, 20_000, stream(0, "keys"))
+    assert short.norm(dim=1).mean().item() == pytest.approx(0.955, abs=0.002)
+    q, k = uniform_cosine_heads(8, 20_000, stream(0, "keys"))
+    assert torch.allclose(k.norm(dim=1), torch.ones(20_000, dtype=torch.float64))
+    cosine = (q * k).sum(dim=1)
+    assert abs(cosine.mean().item()) < 4 * math.sqrt(1 / 3 / 20_000)
+
+
+def test_the_published_number_is_not_the_error_of_its_own_heads():
+    point = published_point(8, 1_024, stream(0, "published"))
+    simulated = simulate_error(
+        point.q, point.k, point.weights, samples=60_000, generator=stream(1, "published")
+    )
+    assert simulated.distance(point.true_error) < 4
+    assert simulated.distance(point.printed) > 10
+    assert point.printed < point.optimum < point.true_error
+    # means over five draws elsewhere: .1663, .1895, .1749, with spreads .0005, .0022, .0002
+    assert point.printed == pytest.approx(0.1663, abs=0.002)
+    assert point.true_error == pytest.approx(0.1895, abs=0.009)
+    assert point.optimum == pytest.approx(0.1749, abs=0.001)
+
+
+@pytest.mark.parametrize(("dim", "heads"), [(8, 1_024), (16, 1_024), (8, 2_048)])
+def test_the_prediction_is_within_a_percent_of_independent_heads(dim, heads):
+    errors = [
+        best_error(*independent_heads(dim, heads, stream(seed, "prediction", dim))).error for seed in range(3)
+    ]
+    assert sum(errors) / 3 == pytest.approx(independent_heads_prediction(dim, heads), rel=0.01)
