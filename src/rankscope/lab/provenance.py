@@ -12,7 +12,7 @@ import torch
 import rankscope
 
 PACKAGE = Path(rankscope.__file__).parent
-NOT_RESULTS = ("report", "cli.py")
+NOT_RESULTS = ("report", "cli")
 """Parts of the package that show results and cannot change them."""
 
 

@@ -1,45 +1,23 @@
-"""The command line: parse, call, print."""
+"""The lab on the command line: reproduce, claims, export, report."""
 
 import json
-import math
-import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from rankscope import __version__
-from rankscope.core import InputError, RankscopeError
+from rankscope.cli.app import AsJson, Out, app, emit, number
+from rankscope.core import InputError
 from rankscope.lab import Judgement, Scale, Store, Verdict, run
 from rankscope.lab.claim import Claim
 from rankscope.lab.runner import Plan, check_device, plan
 from rankscope.lab.store import FILE
 from rankscope.papers import PAPERS, find
 
-USAGE_MISTAKE: type[Exception] = next(
-    cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
-)
-"""The base of all usage errors: click's own or, in newer releases, that of the copy inside typer."""
-
-app = typer.Typer(
-    help="How much rank does attention need? Two papers made executable, every claim with a verdict.",
-    no_args_is_help=True,
-    add_completion=False,
-)
 COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.UNDECIDED: "yellow"}
-
-Out = Annotated[Path, typer.Option(help="Run folder: the store, the page and the figures.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-
-
-@app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    if version:
-        _print(__version__)
-        raise typer.Exit
 
 
 @app.command()
@@ -84,7 +62,7 @@ def claims(as_json: AsJson = False) -> None:
     """List every claim: its source, what the paper says, which experiment decides it."""
     known = [claim for paper in PAPERS.values() for claim in paper.claims]
     if as_json:
-        _print(json.dumps([_claim(claim) for claim in known], ensure_ascii=False, indent=2))
+        emit(json.dumps([_claim(claim) for claim in known], ensure_ascii=False, indent=2))
         return
     table = Table("claim", "source", "what the paper says", "experiment")
     for claim in known:
@@ -113,7 +91,7 @@ def export(
         if len(frame):
             frame.to_parquet(target / f"{name}.parquet", index=False)
             frame.to_csv(target / f"{name}.csv", index=False)
-            _print(f"{target / name}.parquet, .csv: {len(frame)} rows")
+            emit(f"{target / name}.parquet, .csv: {len(frame)} rows")
 
 
 @app.command()
@@ -129,19 +107,6 @@ def report(out: Out = Path("report"), as_json: AsJson = False) -> None:
     _show([judgement for section in made for judgement in section.judgements], as_json)
     log = Console(stderr=True)
     log.print(f"Page: {_write(out, made, log)}", soft_wrap=True)
-
-
-def main() -> None:
-    """Run the command line. A mistake is one line that names the remedy, and exit code 2."""
-    try:
-        code = app(standalone_mode=False)
-    except USAGE_MISTAKE as error:
-        _fail(f"{cast(Any, error).format_message()} See rankscope --help.")
-    except RankscopeError as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    sys.exit(code or 0)
 
 
 def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
@@ -203,7 +168,7 @@ def _remembered(store: Store) -> Any:
 
 def _show(judgements: list[Judgement], as_json: bool) -> None:
     if as_json:
-        _print(json.dumps([_judgement(judgement) for judgement in judgements], ensure_ascii=False, indent=2))
+        emit(json.dumps([_judgement(judgement) for judgement in judgements], ensure_ascii=False, indent=2))
         return
     table = Table("claim", "verdict", "measured \\[95% interval]", "asked", "paper")
     table.columns[0].no_wrap = True
@@ -234,34 +199,16 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict.value,
         "how": judgement.how,
         "seeds": judgement.seeds,
-        "measured": _number(check.mean),
-        "interval": [_number(end) for end in check.interval],
+        "measured": number(check.mean),
+        "interval": [number(end) for end in check.interval],
         "checks": [
             {
                 "what": c.what,
                 "verdict": c.verdict.value,
-                "mean": _number(c.mean),
-                "interval": [_number(end) for end in c.interval],
+                "mean": number(c.mean),
+                "interval": [number(end) for end in c.interval],
                 "bound": str(c.bound),
             }
             for c in judgement.checks
         ],
     }
-
-
-def _number(value: float) -> float | None:
-    """JSON has no NaN and no infinity."""
-    return value if math.isfinite(value) else None
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-
-
-def _fail(message: str) -> NoReturn:
-    sys.stderr.write(f"rankscope: {' '.join(message.split())}\n")
-    sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

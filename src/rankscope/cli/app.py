@@ -1,0 +1,61 @@
+"""The command line's trunk: the app, options that commands share, and how a mistake is told."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, cast
+
+import typer
+
+from rankscope import __version__
+from rankscope.core import RankscopeError
+
+USAGE_MISTAKE: type[Exception] = next(
+    cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
+)
+"""The base of all usage errors: click's own or, in newer releases, that of the copy inside typer."""
+
+app = typer.Typer(
+    help="How much rank does attention need? Two papers made executable, every claim with a verdict.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Out = Annotated[Path, typer.Option(help="Run folder: the store, the page and the figures.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Print the version if asked to."""
+    if version:
+        emit(__version__)
+        raise typer.Exit
+
+
+def run_app() -> None:
+    """Run the command line. A mistake is one line that names the remedy, and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except USAGE_MISTAKE as error:
+        _fail(f"{cast(Any, error).format_message()} See rankscope --help.")
+    except RankscopeError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(code or 0)
+
+
+def number(value: float) -> float | None:
+    """A float for JSON, which has no NaN and no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def emit(text: str) -> None:
+    """Print for a person or a machine: standard output, as it is."""
+    sys.stdout.write(text + "\n")
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"rankscope: {' '.join(message.split())}\n")
+    sys.exit(2)
