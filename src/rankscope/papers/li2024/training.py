@@ -13,7 +13,8 @@ from rankscope.models.one_layer import OneLayer
 from rankscope.tasks.patterns import PatternBatch, Patterns, batches, batches_of_set
 from rankscope.training.ensemble import Sgd, Trajectory, sgd
 
-PROBE_STEPS = 6
+PROBE_STEPS = 5
+PROBE_REPEATS = 3
 
 
 def tasks(cells: Sequence[Cell]) -> list[Patterns]:
@@ -59,7 +60,7 @@ def train_group(
 
 
 def seconds_per_step(cells: Sequence[Cell], device: str) -> float:
-    """Time of one step of the group, after one to warm up."""
+    """Time of one step of the group: the best of a few short runs, after one to warm up."""
 
     def run(steps: int) -> float:
         start = time.perf_counter()
@@ -68,7 +69,7 @@ def seconds_per_step(cells: Sequence[Cell], device: str) -> float:
         return time.perf_counter() - start
 
     run(1)
-    return run(PROBE_STEPS) / PROBE_STEPS
+    return min(run(PROBE_STEPS) for _ in range(PROBE_REPEATS)) / PROBE_STEPS
 
 
 def _batches(cells: Sequence[Cell], device: str, steps: int) -> Iterator[PatternBatch]:

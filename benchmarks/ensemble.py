@@ -1,0 +1,214 @@
+"""Do 64 trainings of li2024's model go faster side by side than one after the other?
+
+Plain: 64 modules, one after the other, autograd and torch.optim.SGD, as anybody would write it, with as many threads as
+serve it best (one or all; both are measured first). Ours: the same 64 trainings through the lab's runner (group size
+chosen by measurement, one worker a core). Both draw their own fresh batches with the same sampler. Plain and ours
+alternate; the ratio is taken pair by pair. The machine's own matrix rate is measured in the same run.
+
+    python benchmarks/ensemble.py [--steps 100] [--pairs 5] [--device cpu]
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import torch
+
+from rankscope.lab import Cell, Experiment, Grid, Outcome
+from rankscope.lab.provenance import device_name
+from rankscope.lab.runner import Group, Plan, plan, run
+from rankscope.models import one_layer
+from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
+from rankscope.papers.li2024.training import seconds_per_step, ticks, together, train_group
+from rankscope.tasks.patterns import batches
+
+MEMBERS = 64
+
+
+class PlainOneLayer(torch.nn.Module):
+    """Equation (1) as an ordinary module."""
+
+    def __init__(self, weights):
+        super().__init__()
+        for name in one_layer.TRAINED:
+            setattr(self, name, torch.nn.Parameter(weights[name][0].clone()))
+        self.register_buffer("a", weights["a"][0])
+
+    def forward(self, x):
+        queries, keys, values = x @ self.w_q.T, x @ self.w_k.T, x @ self.w_v.T
+        mixed = torch.softmax(queries @ keys.transpose(-1, -2), dim=-1) @ values
+        return (torch.relu(mixed @ self.w_o.T) @ self.a).mean(-1)
+
+
+def train_plain(cell, device):
+    weights = one_layer.init([cell.model], [cell.seed], tokens=cell.task.tokens, device=device)
+    module = PlainOneLayer(weights)
+    optimizer = torch.optim.SGD(module.parameters(), lr=cell.train.learning_rate)
+    data = batches(
+        [cell.task], [cell.seed], split="train", steps=cell.train.steps, batch=cell.train.batch, device=device
+    )
+    for batch in data:
+        optimizer.zero_grad()
+        loss = torch.clamp(1 - batch.labels[0] * module(batch.x[0]), min=0).mean()
+        loss.backward()
+        optimizer.step()
+    return {name: parameter.detach() for name, parameter in module.named_parameters()}
+
+
+class MemoryStore:
+    """Keeps what the runner hands over; the benchmark times training, not the disk."""
+
+    def __init__(self):
+        self.notes, self.weights = {}, {}
+
+    def finished(self):
+        return set(self.weights)
+
+    def add(self, cells, outcomes, cost):
+        for cell, outcome in zip(cells, outcomes, strict=True):
+            self.weights[cell.key()] = outcome.arrays
+
+    def note(self, name):
+        return self.notes.get(name)
+
+    def remember(self, name, value):
+        self.notes[name] = value
+
+
+def run_group(cells: list[Cell], device, tick):
+    end = train_group(cells, device, tick=tick).at[cells[0].train.steps]
+    return [Outcome([], {name: end[name][m] for name in one_layer.TRAINED}) for m in range(len(cells))]
+
+
+class PeakMemory:
+    """The most resident memory above the start, sampled while the body runs."""
+
+    def __enter__(self):
+        self.start = self.peak = psutil.Process().memory_info().rss
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._watch)
+        self.thread.start()
+        return self
+
+    def _watch(self):
+        while not self.stop.wait(0.005):
+            self.peak = max(self.peak, psutil.Process().memory_info().rss)
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+    @property
+    def mebibytes(self):
+        return (self.peak - self.start) / 2**20
+
+
+def best_threads(cell, device):
+    """One thread or all of them: small steps often run faster on one."""
+    most, seconds = torch.get_num_threads(), {}
+    for threads in (1, most):
+        torch.set_num_threads(threads)
+        train_plain(cell, device)
+        start = time.perf_counter()
+        for _ in range(3):
+            train_plain(cell, device)
+        seconds[threads] = time.perf_counter() - start
+    torch.set_num_threads(most)
+    return min(seconds, key=seconds.get)
+
+
+def matrix_rate(device):
+    """FLOP/s of a large float32 matrix product: the machine's ceiling."""
+    a = torch.randn(2048, 2048, device=device)
+    best = 0.0
+    for _ in range(8):
+        start = time.perf_counter()
+        (a @ a).sum().item()
+        best = max(best, 2 * 2048**3 / (time.perf_counter() - start))
+    return best
+
+
+def flops_of_training(cell):
+    """Multiply-adds of equation (1) and its gradient, twice each; elementwise work and sampling are not counted."""
+    rows, tokens, dim = cell.train.batch * cell.task.tokens, cell.task.tokens, cell.task.dim
+    rank, value_rank, hidden = cell.model.rank, cell.model.value_rank, cell.model.hidden
+    projections = 2 * rows * dim * (2 * rank + value_rank)
+    attention = 3 * rows * tokens * (rank + value_rank)
+    neurons = 3 * rows * hidden * value_rank
+    return 2 * cell.train.steps * (projections + attention + neurons)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    experiment = Experiment(
+        name="benchmark", task=TASK, model=MODEL, train=TRAIN.replace(steps=options.steps),
+        grid=Grid(seed=range(MEMBERS)), run=run_group, together=together, ticks=ticks, probe=seconds_per_step,
+    )  # fmt: skip
+    cells = experiment.cells()
+    probe = MemoryStore()
+    groups: tuple[Group, ...] = plan([experiment], probe, options.device).groups
+    threads = best_threads(cells[0], options.device)
+    all_threads = torch.get_num_threads()
+    pairs, differences = [], []
+    for _ in range(options.pairs):
+        torch.set_num_threads(threads)
+        with PeakMemory() as plain_memory:
+            start = time.perf_counter()
+            plain = [train_plain(cell, options.device) for cell in cells]
+            plain_seconds = time.perf_counter() - start
+        torch.set_num_threads(all_threads)
+        store = MemoryStore()
+        todo = Plan(groups, MEMBERS, 0, 1 if options.device.startswith("cuda") else torch.get_num_threads())
+        with PeakMemory() as our_memory:
+            start = time.perf_counter()
+            run(todo, store, options.device)
+            our_seconds = time.perf_counter() - start
+        pairs.append((plain_seconds, our_seconds, plain_memory.mebibytes, our_memory.mebibytes))
+        differences += [
+            max(
+                (store.weights[cell.key()][name] - weights[name]).abs().max().item()
+                for name in one_layer.TRAINED
+            )
+            for cell, weights in zip(cells, plain, strict=True)
+        ]
+    rate = matrix_rate(options.device)
+    work = MEMBERS * flops_of_training(cells[0])
+    ratios = sorted(p / o for p, o, _, _ in pairs)
+    result = {
+        "question": "64 trainings of li2024's model: the ensemble against one after the other",
+        "steps": options.steps,
+        "group_sizes": sorted({len(group.cells) for group in groups}),
+        "trainings_per_second": {
+            "plain": MEMBERS / statistics.median(p for p, _, _, _ in pairs),
+            "ours": MEMBERS / statistics.median(o for _, o, _, _ in pairs),
+        },
+        "ratio": {"median": statistics.median(ratios), "least": ratios[0], "greatest": ratios[-1]},
+        "peak_mebibytes": {"plain": max(p[2] for p in pairs), "ours": max(p[3] for p in pairs)},
+        "share_of_matrix_rate": {
+            "plain": work / statistics.median(p for p, _, _, _ in pairs) / rate,
+            "ours": work / statistics.median(o for _, o, _, _ in pairs) / rate,
+        },
+        "matrix_gflops": rate / 1e9,
+        "plain_threads": threads,
+        "weight_difference": {"median": statistics.median(differences), "greatest": max(differences)},
+        "device": device_name(options.device),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+    text = json.dumps(result, indent=2)
+    print(text)
+    suffix = "" if options.device == "cpu" else "-gpu"
+    Path(__file__).with_name(f"ensemble{suffix}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
