@@ -58,7 +58,9 @@ def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tm
     killed, trace = tmp_path / "killed", tmp_path / "trace"
     draw = random.Random(7)
     kills = 0
-    while kills < 20:
+    for attempt in range(200):
+        if kills == 20:
+            break
         finished = Store(killed).finished()
         trace.write_text("")
         process = start(killed, trace)
@@ -69,7 +71,8 @@ def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tm
         process.join()
         assert not finished & set(trace.read_text().split()), "a finished cell was computed again"
         if len(Store(killed).finished()) == 60:  # done before the kills were: begin another run
-            killed = tmp_path / f"killed-{kills}"
+            killed = tmp_path / f"killed-{attempt}"
+    assert kills == 20
     go(killed)
     pd.testing.assert_frame_equal(table(killed), table(tmp_path / "whole"))
 

@@ -60,4 +60,5 @@ def go(folder, cells=60, pause=0.002):
 
 def go_traced(folder, trace, cells=60, pause=0.002):
     os.environ["TOY_TRACE"] = str(trace)
+    torch.set_num_threads(2)  # as many workers on every machine, so that a kill meets a run under way
     go(folder, cells, pause)
