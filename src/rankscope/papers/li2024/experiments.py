@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
+from rankscope.measure.updates import alignment
 from rankscope.models.one_layer import TRAINED, Init, OneLayer, Output
 from rankscope.papers.li2024.measurement import Examiner, converged_step
 from rankscope.papers.li2024.training import seconds_per_step, seeds, ticks, together, train_group
@@ -113,6 +114,9 @@ def run_group(
             start, end = trajectory.at[0]["w_o"], trajectory.at[last]["w_o"]
             for tag, rows in (("start", start), ("end", end), ("update", end - start)):
                 kept[f"neurons/{tag}"] = torch.linalg.vector_norm(rows[member], dim=-1)
+            for name in ("w_q", "w_k", "w_v"):
+                update = trajectory.at[last][name] - trajectory.at[0][name]
+                kept[f"alignment/{name}"] = alignment(update, examiner.patterns)[member].clone()
             kept["losses"] = trajectory.losses[:, member].clone()
         outcomes.append(Outcome(records, kept))
     return outcomes

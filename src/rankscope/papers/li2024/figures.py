@@ -19,7 +19,7 @@ VERDICT_LEVEL = {Verdict.FAILS: 0.0, Verdict.UNDECIDED: 0.5, Verdict.HOLDS: 1.0}
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiments have been run."""
     made = {
-        "regime": (_figure_1, _figure_2, _figure_3),
+        "regime": (_figure_1, _figure_2, _figure_3, _alignment),
         "learning_rate": (_convergence,),
         "steps": (_steps,),
         "patterns": (_patterns,),
@@ -119,6 +119,34 @@ def _figure_3(results: Results) -> Figure:
         ),
         experiments=("li2024/regime", "li2024/patterns"),
     )  # fmt: skip
+
+
+def _alignment(results: Results) -> Figure:
+    arrays = [results.arrays(cell) for cell in _table(results, "regime")["cell"]]
+
+    def panel(name: str, title: str) -> Panel:
+        mean = np.stack([cell[f"alignment/{name}"].numpy() for cell in arrays]).mean(0)
+        labels = [f"μ{place}" for place in range(1, len(mean) + 1)]
+        limit = float(np.abs(mean).max())
+        return Panel(
+            title, "μ", "μ'",
+            heat_map=HeatMap(
+                x=labels, y=labels, values=mean.tolist(),
+                text=[[f"{value:.4f}" for value in row] for row in mean],
+                marks=[["" for _ in row] for row in mean], levels=(-limit, limit),
+            ),
+        )  # fmt: skip
+
+    return Figure(
+        id="li2024-alignment",
+        title="Theorem 1 at a glance: μ'ᵀΔWμ for every pair of patterns",
+        paper_says="Every pattern is mapped onto the relevant ones (μ1, μ2): what is large stands in the first two rows.",
+        caption="Mean over seeds; blue is positive, orange negative, each panel on its own scale. Q: irrelevant patterns lean "
+        "to the relevant ones, but little. K: the same rows are negative: irrelevant keys are pushed away. V: the first two "
+        "columns are full in every single seed, since W_V writes where the random W_O reads; the mean hides most of it.",
+        panels=(panel("w_q", "ΔW_Q"), panel("w_k", "ΔW_K"), panel("w_v", "ΔW_V")),
+        experiments=("li2024/regime",),
+    )
 
 
 def _convergence(results: Results) -> Figure:
