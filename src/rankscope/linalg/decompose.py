@@ -16,9 +16,9 @@ from torch import Tensor
 from rankscope.core import InputError, stream
 
 OVERSAMPLING = 16
-PASSES = 4
+PASSES = 6
 PROBES = 8
-PROBE_STEPS = 6
+PROBE_STEPS = 5
 COLUMNS_AT_ONCE = 1024
 
 
@@ -64,20 +64,22 @@ def top_factors(
         raise InputError(f"rank={rank}: a {rows} × {columns} matrix has 1 to {min(rows, columns)}.")
     if rank + OVERSAMPLING >= min(matrix.shape):
         return _exact(matrix, rank)
-    basis = _subspace(matrix, rank + OVERSAMPLING)
-    seen = (basis.T @ matrix).double()
-    energies, ritz = torch.linalg.eigh(seen @ seen.T)
-    kept = float(energies[-rank:].sum())
-    optimum = (
-        _optimum_at_most(matrix, basis, seen, rank)
-        if spectrum is None
-        else float(spectrum[:rank].double().square().sum())
-    )
-    if kept < (1 - tolerance) * optimum:
-        return _exact(matrix, rank)
-    turn = ritz[:, -rank:].flip(1)
-    left, right = basis @ turn.to(basis), (turn.T @ seen).to(matrix)
-    return TopFactors(left, right, kept, _energy(matrix), exact=False)
+    known = None if spectrum is None else float(spectrum[:rank].double().square().sum())
+    directions = _random_directions(matrix, rank + OVERSAMPLING)
+    kept = 0.0
+    for _ in range(PASSES):
+        basis: Tensor = torch.linalg.qr(matrix @ directions).Q
+        seen = basis.T @ matrix
+        before, kept = kept, float(torch.linalg.eigvalsh(_gram(seen))[-rank:].sum())
+        if known is not None:
+            done = kept >= (1 - tolerance) * known
+        else:
+            done = kept - before < tolerance * kept and _proven(matrix, basis, seen, rank, tolerance)
+        if done:
+            turn = torch.linalg.eigh(_gram(seen)).eigenvectors[:, -rank:].flip(1).to(matrix)
+            return TopFactors(basis @ turn, turn.T @ seen, kept, _energy(matrix), exact=False)
+        directions = torch.linalg.qr(seen.T).Q
+    return _exact(matrix, rank)
 
 
 def _exact(matrix: Tensor, rank: int) -> TopFactors:
@@ -96,14 +98,14 @@ def _orthonormal_left(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return basis, triangle @ right
 
 
-def _subspace(matrix: Tensor, size: int) -> Tensor:
-    """An orthonormal basis close to the `size` leading left directions."""
+def _random_directions(matrix: Tensor, count: int) -> Tensor:
     generator = stream(0, "subspace", *matrix.shape)
-    start = torch.randn(matrix.shape[1], size, generator=generator).to(matrix)
-    basis: Tensor = torch.linalg.qr(matrix @ start).Q
-    for _ in range(PASSES):
-        basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix.T @ basis).Q).Q
-    return basis
+    return torch.randn(matrix.shape[1], count, generator=generator).to(matrix)
+
+
+def _proven(matrix: Tensor, basis: Tensor, seen: Tensor, rank: int, tolerance: float) -> bool:
+    kept = float(torch.linalg.eigvalsh(_gram(seen))[-rank:].sum())
+    return kept >= (1 - tolerance) * _optimum_at_most(matrix, basis, seen, rank)
 
 
 def _optimum_at_most(matrix: Tensor, basis: Tensor, seen: Tensor, rank: int) -> float:
@@ -113,11 +115,11 @@ def _optimum_at_most(matrix: Tensor, basis: Tensor, seen: Tensor, rank: int) -> 
     diag(H + C Cᵀ/(τ − ‖S‖), τ), by a Schur complement; with τ the rank-th eigenvalue of H the leading `rank`
     eigenvalues of that are those of the first block. ‖S‖ is bounded from a block power iteration.
     """
-    inside = seen @ seen.T
+    inside = _gram(seen)
     room = float(torch.linalg.eigvalsh(inside)[-rank]) - _largest_energy_outside(matrix, basis)
     if room <= 0:
         return float("inf")
-    coupling = (matrix @ seen.T.to(matrix)).double() - basis.double() @ inside
+    coupling = (matrix @ seen.T).double() - basis.double() @ inside
     lifted = inside + coupling.T @ coupling / room
     return float(torch.linalg.eigvalsh(lifted)[-rank:].sum())
 

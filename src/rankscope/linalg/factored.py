@@ -42,7 +42,8 @@ class Factored:
         left, right = (_measurable(factor) for factor in (self.left, self.right))
         r_left = torch.linalg.qr(left, mode="r").R
         r_right = torch.linalg.qr(right.mT, mode="r").R
-        return torch.linalg.svdvals(r_left @ r_right.mT)
+        values: Tensor = torch.linalg.svdvals(r_left @ r_right.mT)
+        return values
 
     @property
     def effective_rank(self) -> Float[Tensor, "*batch"]:
