@@ -78,7 +78,7 @@ def test_the_bound_on_the_optimum_is_a_bound():
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_poor_subspace_is_caught(monkeypatch, known):
-    """Stopped after one pass over a slowly falling spectrum, it goes the exact way and the energy is right."""
+    """Stopped after one pass over a slowly falling spectrum, it goes the exact way and is right."""
     monkeypatch.setattr(decompose, "PASSES", 1)
     a = matrix(200, 300, 0.3)
     exact = torch.linalg.svdvals(a.double())

@@ -23,11 +23,13 @@ WASTED_BELOW = 0.5
 CEILING_FROM = 0.9
 
 NOTES = {
-    "positions (rope)": "RoPE turns queries and keys by their distance; the static QK product is that of distance 0. "
-    "Give an offset to see it at another distance.",
+    "positions (rope)": "RoPE turns queries and keys by their distance; the static QK product is that of "
+    "distance 0. Give an offset to see it at another distance.",
     "positions (alibi)": "ALiBi adds a slope by distance to the scores; the QK product does not show it.",
-    "positions (relative bias)": "A learned bias by distance is added to the scores; the QK product does not show it.",
-    "QK-norm": "QK-norm divides every query and key by its length; its gains are in the product, the lengths are not.",
+    "positions (relative bias)": "A learned bias by distance is added to the scores; the QK product does not "
+    "show it.",
+    "QK-norm": "QK-norm divides every query and key by its length; its gains are in the product, the lengths "
+    "are not.",
     "biases": "Query and key biases add terms linear in one token; the QK product does not show them.",
     "softcap": "Scores pass through a soft cap; the QK product is before it.",
 }
@@ -56,7 +58,7 @@ def measure_heads(
     revision: str | None = None,
     device: str | torch.device = "cpu",
 ) -> HeadScope:
-    """The ranks of every head's QK and OV; with `offset`, of QK for a query that many tokens after its key."""
+    """The ranks of every head's QK and OV; with `offset`, of QK for a query that far after its key."""
     checkpoint = open_checkpoint(
         model, architecture=architecture, heads=heads, config=config, revision=revision
     )
@@ -81,7 +83,7 @@ def products(
     offset: int | None = None,
     device: str | torch.device = "cpu",
 ) -> tuple[Factored, Factored]:
-    """Every head's qk = w_kᵀ R(offset) w_q and ov = w_o w_v, kept factored; gains of a QK-norm are folded in."""
+    """Every head's qk = w_kᵀ R(offset) w_q and ov = w_o w_v, kept factored, with the gains of a QK-norm."""
     group = torch.tensor([weights.group(head) for head in range(block.heads)])
     w_q, w_k, w_v = weights.w_q, weights.w_k[group], weights.w_v[group]
     if weights.q_norm is not None:
@@ -91,8 +93,8 @@ def products(
     if offset is not None:
         if block.rope is None:
             raise InputError(
-                f"offset={offset}: {block.name or 'the model'} has no RoPE that is known, so its QK product does "
-                "not depend on distance. Leave offset out."
+                f"offset={offset}: {block.name or 'the model'} has no RoPE that is known, so its QK product "
+                "does not depend on distance. Leave offset out."
             )
         w_q = block.rope.rotation(offset).to(w_q) @ w_q
     return (
@@ -126,7 +128,8 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
     """Where rank is wasted and where heads are at their ceiling."""
     wasted = table[(table["qk_used"] < WASTED_BELOW) & (table["ov_used"] < WASTED_BELOW)]
     ceiling = table[(table["qk_used"] >= CEILING_FROM) | (table["ov_used"] >= CEILING_FROM)]
-    layers = table.groupby(["stack", "layer"])[["qk_used", "ov_used"]].mean()
+    layers = table["stack"] + " " + table["layer"].astype(str)
+    used = (table["qk_used"] + table["ov_used"]).groupby(layers).mean()
     return {
         "heads": len(table),
         "mean_qk_used": float(table["qk_used"].mean()),
@@ -135,8 +138,8 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
         "wasted": _names(wasted),
         "ceiling_from": CEILING_FROM,
         "ceiling": _names(ceiling),
-        "least_used_layer": " ".join(str(part) for part in layers.mean(axis=1).idxmin()),
-        "most_used_layer": " ".join(str(part) for part in layers.mean(axis=1).idxmax()),
+        "least_used_layer": str(used.idxmin()),
+        "most_used_layer": str(used.idxmax()),
     }
 
 
@@ -156,10 +159,7 @@ def _rows(
         columns[f"{name}_norm"] = values.square().sum(-1).sqrt()
     if block.heads > 1:
         for name, between in cosines.items():
-            others = between - 2 * torch.eye(block.heads)
-            nearest = (
-                others.abs().where(others.diagonal_scatter(torch.zeros(block.heads)) != 0, -1.0).argmax(-1)
-            )
+            nearest = between.abs().fill_diagonal_(-1).argmax(-1)
             columns[f"{name}_nearest_head"] = nearest
             columns[f"{name}_nearest_cosine"] = between.gather(1, nearest[:, None])[:, 0]
     if qk.shape[-1] == qk.shape[-2]:
