@@ -16,7 +16,7 @@ from torch import Tensor
 from rankscope.core import InputError, stream
 
 OVERSAMPLING = 16
-PASSES = 6
+PASSES = 16
 PROBES = 8
 PROBE_STEPS = 5
 COLUMNS_AT_ONCE = 1024
@@ -56,26 +56,26 @@ def top_factors(
 ) -> TopFactors:
     """Factors of `matrix` that keep at least 1 − `tolerance` of the energy that `rank` directions can keep.
 
-    The optimum is Σσ² of the largest `rank` values of `spectrum` where that is known, else it is bounded from
-    the factors themselves.
+    The optimum is Σσ² of the largest `rank` values of `spectrum` where that is known. Else it is bounded from
+    the factors themselves, and where the bound is too loose the spectrum is computed.
     """
     if not 1 <= rank <= min(matrix.shape):
         rows, columns = matrix.shape
         raise InputError(f"rank={rank}: a {rows} × {columns} matrix has 1 to {min(rows, columns)}.")
     if rank + OVERSAMPLING >= min(matrix.shape):
         return _exact(matrix, rank)
-    known = None if spectrum is None else float(spectrum[:rank].double().square().sum())
+    known = None if spectrum is None else _top_energy(spectrum, rank)
     directions = _random_directions(matrix, rank + OVERSAMPLING)
     kept = 0.0
     for _ in range(PASSES):
         basis: Tensor = torch.linalg.qr(matrix @ directions).Q
         seen = basis.T @ matrix
         before, kept = kept, float(torch.linalg.eigvalsh(_gram(seen))[-rank:].sum())
-        if known is not None:
-            done = kept >= (1 - tolerance) * known
-        else:
-            done = kept - before < tolerance * kept and _proven(matrix, basis, seen, rank, tolerance)
-        if done:
+        if known is None and kept - before < tolerance * kept:
+            known = _optimum_at_most(matrix, basis, seen, rank)
+            if kept < (1 - tolerance) * known:
+                known = _top_energy(singular_values(matrix), rank)
+        if known is not None and kept >= (1 - tolerance) * known:
             turn = torch.linalg.eigh(_gram(seen)).eigenvectors[:, -rank:].flip(1).to(matrix)
             return TopFactors(basis @ turn, turn.T @ seen, kept, _energy(matrix), exact=False)
         directions = torch.linalg.qr(seen.T).Q
@@ -103,9 +103,8 @@ def _random_directions(matrix: Tensor, count: int) -> Tensor:
     return torch.randn(matrix.shape[1], count, generator=generator).to(matrix)
 
 
-def _proven(matrix: Tensor, basis: Tensor, seen: Tensor, rank: int, tolerance: float) -> bool:
-    kept = float(torch.linalg.eigvalsh(_gram(seen))[-rank:].sum())
-    return kept >= (1 - tolerance) * _optimum_at_most(matrix, basis, seen, rank)
+def _top_energy(spectrum: Tensor, rank: int) -> float:
+    return float(spectrum[:rank].double().square().sum())
 
 
 def _optimum_at_most(matrix: Tensor, basis: Tensor, seen: Tensor, rank: int) -> float:
