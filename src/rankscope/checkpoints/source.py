@@ -10,7 +10,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -47,6 +47,8 @@ class Source:
     read: Callable[[str], Tensor]
     folder: Path | None = None
     module: nn.Module | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """names of tied tensors, to the name of the tensor they share their memory with"""
 
     def info(self, name: str) -> TensorInfo:
         """Shape and type of the tensor `name`, without reading it."""
@@ -249,8 +251,16 @@ def _from_state_dict(
         name: TensorInfo(tuple(value.shape), spelled.get(value.dtype, str(value.dtype)))
         for name, value in values.items()
     }
+    first: dict[tuple[int, tuple[int, ...]], str] = {}
+    owners = {name: first.setdefault((value.data_ptr(), value.shape), name) for name, value in values.items()}
     return Source(
-        label, tensors, config, lambda name: values[name].detach().cpu(), folder=folder, module=module
+        label,
+        tensors,
+        config,
+        lambda name: values[name].detach().cpu(),
+        folder=folder,
+        module=module,
+        aliases={name: owner for name, owner in owners.items() if name != owner and values[name].numel()},
     )
 
 

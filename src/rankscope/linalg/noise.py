@@ -13,6 +13,7 @@ from rankscope.core import InputError
 
 _MANTISSA_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
 _LEAST_EXPONENT = {torch.bfloat16: -126, torch.float16: -14, torch.float32: -126, torch.float64: -1022}
+ROWS_AT_ONCE = 1024
 TRACY_WIDOM_QUANTILE = 3.27
 """99.9 % of the largest singular values of pure noise lie below this many Tracy–Widom units over the edge"""
 
@@ -54,8 +55,15 @@ class RoundingNoise:
 
 def rounding_noise(values: Float[Tensor, "row column"], dtype: torch.dtype) -> RoundingNoise:
     """The noise of having rounded to `values` in `dtype`: uniform within half a unit in the last place."""
-    variance = unit_in_last_place(values, dtype).double().square() / 12
-    return RoundingNoise(variance.sum(1), variance.sum(0))
+    rows, columns = values.shape
+    row_energy = values.new_zeros(rows, dtype=torch.float64)
+    column_energy = values.new_zeros(columns, dtype=torch.float64)
+    for start in range(0, rows, ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        variance = unit_in_last_place(values[part], dtype).double().square() / 12
+        row_energy[part] = variance.sum(1)
+        column_energy += variance.sum(0)
+    return RoundingNoise(row_energy, column_energy)
 
 
 def update_noise(
@@ -71,10 +79,16 @@ def update_noise(
     then the count errs on the side of too few, and what is smaller than a cell was lost when it was saved.
     """
     noise = rounding_noise(base, base_dtype) + rounding_noise(tuned, tuned_dtype)
-    observed = (tuned.double() - base.double()).square()
+    moved = tuned - base
     return RoundingNoise(
-        torch.minimum(noise.row_energy, observed.sum(1)), torch.minimum(noise.column_energy, observed.sum(0))
+        torch.minimum(noise.row_energy, _energies(moved, 1)),
+        torch.minimum(noise.column_energy, _energies(moved, 0)),
     )
+
+
+def _energies(matrix: Tensor, dim: int) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(matrix, dim=dim, dtype=torch.float64)
+    return lengths.square()
 
 
 def unit_in_last_place(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
