@@ -141,7 +141,7 @@ def difference(base: Source, tuned: Source, pair: Pair) -> tuple[Tensor, Tensor]
     before, after = base.tensor(str(pair.base_name)), tuned.tensor(pair.name)
     if pair.expert is not None:
         return before[pair.expert], after[pair.expert]
-    if pair.status == "resized":
+    if before.shape != after.shape:
         if before.shape[1:] != after.shape[1:]:
             raise InputError(
                 f"{pair.name} is {tuple(before.shape)} in {base.label} and {tuple(after.shape)} in "
@@ -164,11 +164,12 @@ def _measure(
     }
     if pair.status == "added" and info.dtype is not None:
         return {**row, "energy": _energy(tuned.tensor(pair.name))}, None
-    if pair.status not in ("paired", "resized"):
+    comparable = pair.base_name is not None and pair.status in ("paired", "resized", "unselected")
+    if not comparable or (pair.status == "unselected" and info.dtype is None):
         return row, None
     before, after = (value.to(device) for value in difference(base, tuned, pair))
     row["base_energy"] = _energy(before)
-    if before.dim() != 2 or min(before.shape) < 2:
+    if before.dim() != 2 or min(before.shape) < 2 or pair.status == "unselected":
         row["energy"] = _energy(after - before)
         row["status"] = _changed(pair.status, row["energy"])
         return row, None
@@ -204,7 +205,7 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
         "tensors": len(table),
         "status": {str(key): int(count) for key, count in table["status"].value_counts().items()},
         "energy": total,
-        "identical": total == 0.0,
+        "identical": float(table[table["status"] != "unselected"]["energy"].sum()) == 0.0,
     }
     if len(matrices):
         ranks = ["effective_rank", "signal_rank", *(f"energy@{share:.2f}" for share in ENERGIES)]
@@ -214,7 +215,7 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def _changed(status: str, energy: float) -> str:
-    if status == "resized":
+    if status != "paired":
         return status
     return "changed" if energy > 0 else "identical"
 
