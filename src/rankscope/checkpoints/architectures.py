@@ -17,7 +17,7 @@ _LLAMA_QKV = Separate(q="self_attn.q_proj", k="self_attn.k_proj", v="self_attn.v
 _LLAMA_ATTENTION = AttentionLayout(layer="layers.{layer}", qkv=_LLAMA_QKV, out="self_attn.o_proj")
 _NORMED_ATTENTION = _LLAMA_ATTENTION.replace(q_norm="self_attn.q_norm", k_norm="self_attn.k_norm")
 _LLAMA_MLP = MlpLayout(layer="layers.{layer}.mlp", up="up_proj", gate="gate_proj", down="down_proj")
-_EXPERTS = _LLAMA_MLP.replace(layer="layers.{layer}.mlp.experts.{expert}")
+_EXPERTS = _LLAMA_MLP.replace(layer="layers.{layer}.mlp.experts.{expert}", hidden="moe_intermediate_size")
 _STACKED_EXPERTS = MlpLayout(
     layer="layers.{layer}.mlp.experts", gate_up="gate_up_proj", down="down_proj", stacked_experts=True
 )
@@ -45,7 +45,7 @@ _T5_SELF = AttentionLayout(
     causal=False,
 )
 _T5_PLAIN = MlpLayout(
-    stack="encoder", layer="encoder.block.{layer}.layer.1.DenseReluDense", up="wi", down="wo"
+    stack="encoder", layer="encoder.block.{layer}.layer.1.DenseReluDense", up="wi", down="wo", hidden="d_ff"
 )
 _T5_GATED = _T5_PLAIN.replace(gate="wi_0", up="wi_1")
 _T5_DECODER = "decoder.block.{layer}.layer.2.DenseReluDense"
@@ -60,6 +60,10 @@ _WHISPER = AttentionLayout(
     causal=False,
 )
 
+_WHISPER_MLP = MlpLayout(
+    stack="encoder", layer="encoder.layers.{layer}", up="fc1", down="fc2", hidden="encoder_ffn_dim"
+)
+
 _TORCH = AttentionLayout(
     stack="self",
     layer="layers.{layer}.self_attn",
@@ -68,6 +72,9 @@ _TORCH = AttentionLayout(
     heads="num_heads",
     position=Position.NONE,
     causal=False,
+)
+_TORCH_MLP = MlpLayout(
+    stack="self", layer="layers.{layer}", up="linear1", down="linear2", hidden="dim_feedforward"
 )
 _TORCH_APART = Separate(q="q_proj_", k="k_proj_", v="v_proj_", bias="in_proj_bias")
 
@@ -125,7 +132,7 @@ ARCHITECTURES: tuple[Layout, ...] = (
         name="qwen3_moe",
         model_types=("qwen3_moe",),
         attention=(_NORMED_ATTENTION,),
-        mlps=(_LLAMA_MLP, _EXPERTS, _STACKED_EXPERTS),
+        mlps=(_LLAMA_MLP, _EXPERTS, _STACKED_EXPERTS.replace(hidden="moe_intermediate_size")),
     ),
     Layout(
         name="gpt2",
@@ -140,7 +147,7 @@ ARCHITECTURES: tuple[Layout, ...] = (
                 position=Position.EMBEDDED,
             ),
         ),
-        mlps=(MlpLayout(layer="h.{layer}.mlp", up="c_fc", down="c_proj", transposed=True),),
+        mlps=(MlpLayout(layer="h.{layer}.mlp", up="c_fc", down="c_proj", transposed=True, hidden="n_inner"),),
     ),
     Layout(
         name="gpt_neox",
@@ -159,7 +166,11 @@ ARCHITECTURES: tuple[Layout, ...] = (
         name="falcon",
         model_types=("falcon", "RefinedWebModel", "RefinedWeb"),
         attention=(_FALCON, _FALCON.replace(position=Position.ALIBI, when={"alibi": True})),
-        mlps=(MlpLayout(layer="h.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h"),),
+        mlps=(
+            MlpLayout(
+                layer="h.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h", hidden="ffn_hidden_size"
+            ),
+        ),
     ),
     Layout(
         name="bert",
@@ -229,8 +240,20 @@ ARCHITECTURES: tuple[Layout, ...] = (
             ),
         ),
         mlps=(
-            MlpLayout(stack="encoder", layer="encoder.layers.{layer}", up="fc1", down="fc2"),
-            MlpLayout(stack="decoder", layer="decoder.layers.{layer}", up="fc1", down="fc2"),
+            MlpLayout(
+                stack="encoder",
+                layer="encoder.layers.{layer}",
+                up="fc1",
+                down="fc2",
+                hidden="encoder_ffn_dim",
+            ),
+            MlpLayout(
+                stack="decoder",
+                layer="decoder.layers.{layer}",
+                up="fc1",
+                down="fc2",
+                hidden="decoder_ffn_dim",
+            ),
         ),
     ),
     Layout(
@@ -241,7 +264,11 @@ ARCHITECTURES: tuple[Layout, ...] = (
             _TORCH.replace(layer=""),
             _TORCH.replace(layer="", qkv=_TORCH_APART),
         ),
-        mlps=(MlpLayout(stack="self", layer="layers.{layer}", up="linear1", down="linear2"),),
+        mlps=(
+            MlpLayout(
+                stack="self", layer="layers.{layer}", up="linear1", down="linear2", hidden="dim_feedforward"
+            ),
+        ),
     ),
 )
 

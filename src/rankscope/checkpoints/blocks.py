@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -109,6 +110,24 @@ class AttentionBlock:
             "softcap": config.get("attn_logit_softcapping") is not None,
         }
         return tuple(what for what, there in found.items() if there)
+
+    def rows(self, groups: Tensor) -> dict[str, Tensor]:
+        """Which rows of each projection (columns of `o`) belong to these groups, in stored order."""
+        share = self.heads // self.groups
+        heads = (groups[:, None] * share + torch.arange(share)).flatten()
+        if "qkv" in self.weights:
+            parts = self._split(torch.arange(self._shape("qkv")[0]))
+            chosen = zip(parts, (heads, groups, groups), strict=True)
+            fused = torch.cat([part[kept].flatten() for part, kept in chosen])
+            found = {"qkv": fused.sort().values}
+        else:
+            by_role = {"q": heads, "k": groups, "v": groups}
+            found = {
+                role: self._by_head(torch.arange(self._shape(role)[0]))[kept].flatten()
+                for role, kept in by_role.items()
+            }
+        found["o"] = torch.arange(self._shape("o")[1]).reshape(self.heads, self.head_dim)[heads].flatten()
+        return found
 
     def load(self) -> AttentionWeights:
         """Read the block's weights into one orientation."""

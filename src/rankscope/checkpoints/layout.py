@@ -96,6 +96,8 @@ class MlpLayout(Config):
     down: str
     transposed: bool = False
     stacked_experts: bool = False
+    hidden: str = "intermediate_size"
+    """the field of the configuration that says how many neurons there are"""
     when: dict[str, bool] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -87,7 +87,7 @@ def export_adapter(
     )
     config = adapter_config(plan, base, shape)
     tensors = adapter_tensors(plan, base, tuned, config, shape)
-    with _written_whole(out) as draft:
+    with written_whole(out) as draft:
         save_file(tensors, draft / "adapter_model.safetensors", metadata={"format": "pt"})
         (draft / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         fidelity = measure_fidelity(base, tuned, draft) if verify else None
@@ -231,7 +231,7 @@ def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Si
 
 
 @contextmanager
-def _written_whole(out: Path) -> Iterator[Path]:
+def written_whole(out: Path) -> Iterator[Path]:
     """A draft folder that becomes `out` at the end, or vanishes."""
     draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
     try:
