@@ -239,3 +239,24 @@ def test_groups_come_from_the_shapes(name, groups):
     block = open_checkpoint(build(name)).attention[0]
     assert block.groups == groups
     assert [block.load().group(head) for head in range(4)] == [head * groups // 4 for head in range(4)]
+
+
+@pytest.mark.parametrize("name", ["llama", "phi3", "gpt2", "gpt_neox", "falcon-gqa", "falcon-mqa"])
+def test_the_rows_of_some_groups_are_those_groups_in_stored_order(name):
+    """What is left after cutting the other rows reads as the same heads."""
+    model = build(name)
+    block = open_checkpoint(model).attention[0]
+    groups = torch.arange(block.groups)[::2]
+    share = block.heads // block.groups
+    heads = [head for head in range(block.heads) if head // share in groups.tolist()]
+    state = dict(model.state_dict())
+    for role, rows in block.rows(groups).items():
+        assert (rows.diff() > 0).all()
+        side = (role == "o") != block.layout.transposed
+        state[block.weights[role]] = state[block.weights[role]].index_select(int(side), rows)
+        if role in block.biases and role != "o":
+            state[block.biases[role]] = state[block.biases[role]][rows]
+    fewer = open_checkpoint(state, heads=len(heads), architecture=open_checkpoint(model).layout.name)
+    cut, whole = fewer.attention[0].load(), block.load()
+    for part, kept in (("w_q", heads), ("w_k", groups), ("w_v", groups), ("w_o", heads)):
+        assert torch.equal(getattr(cut, part), getattr(whole, part)[kept]), part

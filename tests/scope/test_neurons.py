@@ -134,7 +134,9 @@ def test_a_narrower_model_computes_what_the_silenced_one_does(name, tmp_path):
     torch.testing.assert_close(logits(again, name), logits(silenced, name), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "qwen3_moe", "mixtral"])
+@pytest.mark.parametrize(
+    "name", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "phi3", "qwen3_moe", "mixtral"]
+)
 def test_whole_groups_go_and_the_rest_computes_what_it_did(name, tmp_path):
     changes = {} if name == "qwen3" else {"head_dim": 16}
     model = build(name, num_attention_heads=8, num_key_value_heads=4, **changes)
