@@ -19,8 +19,6 @@ from rankscope.scope.plan import Profile
 from rankscope.scope.snippets import axolotl_text, lora_config_text
 from zoo import SPECIMENS, build, inputs
 
-EXPERTS = ("mixtral", "qwen3_moe")
-
 
 def moved(base: torch.nn.Module, only: str = "", size: float = 0.02) -> torch.nn.Module:
     """A copy of `base` with every parameter moved whose name contains `only`."""

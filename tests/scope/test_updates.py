@@ -10,7 +10,7 @@ import torch
 
 from rankscope.core import InputError, stream
 from rankscope.linalg.noise import rounding_noise
-from rankscope.scope import updates
+from rankscope.scope import journal, updates
 from rankscope.scope.rules import adapter_parameters, compare_rules, energy_curve, ranks_by
 from rankscope.scope.updates import measure_updates
 from zoo import SPECIMENS, build
@@ -179,6 +179,18 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
 def test_resuming_needs_models_on_disk(tmp_path):
     with pytest.raises(InputError, match="resume-path needs models on disk"):
         measure_updates(build("llama"), build("llama"), resume_path=tmp_path)
+
+
+def test_a_journal_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
+    base = build("llama")
+    base.save_pretrained(tmp_path / "base")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(journal, "write_whole", full)
+    with pytest.raises(InputError, match=r"No space left on device\. Give a folder with room"):
+        measure_updates(tmp_path / "base", tmp_path / "base", resume_path=tmp_path / "kept")
 
 
 def test_progress_is_told_of_every_tensor():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ class Journal:
         """The journal in `path`, which must have been begun for the same inputs."""
         folder = Path(path)
         digest = hashlib.sha256(fingerprint.encode()).hexdigest()
-        try:
+        with _plain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             stamp = folder / "inputs"
             if stamp.exists() and stamp.read_text() != digest:
@@ -38,8 +40,6 @@ class Journal:
             journal = cls(folder)
             for file in sorted(folder.glob("*.json")):
                 journal._read(file)
-        except OSError as error:
-            raise InputError(f"{folder}: {error.strerror}. Give a folder that can be written.") from None
         return journal
 
     def __contains__(self, key: str) -> bool:
@@ -52,7 +52,8 @@ class Journal:
             row, values = entry
             content = {"key": key, "row": row, "values": None if values is None else values.tolist()}
             name = hashlib.sha256(key.encode()).hexdigest()[:24]
-            write_whole(self.folder / f"{name}.json", json.dumps(content))
+            with _plain_errors(self.folder):
+                write_whole(self.folder / f"{name}.json", json.dumps(content))
 
     def recall(self, key: str) -> Entry:
         """The entry that was kept under `key`."""
@@ -65,6 +66,14 @@ class Journal:
             self.entries[content["key"]] = (content["row"], None if values is None else torch.tensor(values))
         except (ValueError, KeyError, TypeError):
             file.unlink()
+
+
+@contextmanager
+def _plain_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}. Give a folder with room to write in.") from None
 
 
 def write_whole(path: Path, text: str) -> None:
