@@ -20,6 +20,7 @@ PASSES = 16
 PROBES = 8
 PROBE_STEPS = 5
 COLUMNS_AT_ONCE = 1024
+VALUES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def top_factors(
                 known = _top_energy(singular_values(matrix), rank)
         if known is not None and kept >= (1 - tolerance) * known:
             turn = torch.linalg.eigh(_gram(seen)).eigenvectors[:, -rank:].flip(1).to(matrix)
-            return TopFactors(basis @ turn, turn.T @ seen, kept, _energy(matrix), exact=False)
+            return TopFactors(basis @ turn, turn.T @ seen, kept, squared_norm(matrix), exact=False)
         directions = torch.linalg.qr(seen.T).Q
     return _exact(matrix, rank)
 
@@ -90,7 +91,7 @@ def _exact(matrix: Tensor, rank: int) -> TopFactors:
     right = left.T @ wide.double()
     if wide.shape != matrix.shape:
         left, right = _orthonormal_left(right.T, left.T)
-    return TopFactors(left.to(matrix), right.to(matrix), kept, _energy(matrix), exact=True)
+    return TopFactors(left.to(matrix), right.to(matrix), kept, squared_norm(matrix), exact=True)
 
 
 def _orthonormal_left(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,5 +150,8 @@ def _gram(wide: Tensor) -> Tensor:
     return gram
 
 
-def _energy(matrix: Tensor) -> float:
-    return float(torch.linalg.vector_norm(matrix, dtype=torch.float64)) ** 2
+def squared_norm(values: Float[Tensor, "*shape"]) -> float:
+    """‖values‖² summed in float64, a part at a time so that no second copy is made."""
+    flat = values.reshape(-1)
+    parts = (flat[start : start + VALUES_AT_ONCE] for start in range(0, len(flat), VALUES_AT_ONCE))
+    return sum(float(torch.linalg.vector_norm(part, dtype=torch.float64)) ** 2 for part in parts)

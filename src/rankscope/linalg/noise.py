@@ -79,16 +79,14 @@ def update_noise(
     then the count errs on the side of too few, and what is smaller than a cell was lost when it was saved.
     """
     noise = rounding_noise(base, base_dtype) + rounding_noise(tuned, tuned_dtype)
-    moved = tuned - base
-    return RoundingNoise(
-        torch.minimum(noise.row_energy, _energies(moved, 1)),
-        torch.minimum(noise.column_energy, _energies(moved, 0)),
-    )
-
-
-def _energies(matrix: Tensor, dim: int) -> Tensor:
-    lengths: Tensor = torch.linalg.vector_norm(matrix, dim=dim, dtype=torch.float64)
-    return lengths.square()
+    rows = torch.zeros_like(noise.row_energy)
+    columns = torch.zeros_like(noise.column_energy)
+    for start in range(0, len(base), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        moved = (tuned[part].double() - base[part].double()).square()
+        rows[part] = moved.sum(1)
+        columns += moved.sum(0)
+    return RoundingNoise(torch.minimum(noise.row_energy, rows), torch.minimum(noise.column_energy, columns))
 
 
 def unit_in_last_place(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:

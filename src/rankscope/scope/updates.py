@@ -15,7 +15,7 @@ from torch import Tensor
 from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
-from rankscope.linalg.decompose import singular_values
+from rankscope.linalg.decompose import singular_values, squared_norm
 from rankscope.linalg.noise import gavish_donoho_rank, signal_rank, stored_precision, update_noise
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 from rankscope.scope.journal import Journal
@@ -163,14 +163,14 @@ def _measure(
         "status": pair.status,
     }
     if pair.status == "added" and info.dtype is not None:
-        return {**row, "energy": _energy(tuned.tensor(pair.name))}, None
+        return {**row, "energy": squared_norm(tuned.tensor(pair.name))}, None
     comparable = pair.base_name is not None and pair.status in ("paired", "resized", "unselected")
     if not comparable or (pair.status == "unselected" and info.dtype is None):
         return row, None
     before, after = (value.to(device) for value in difference(base, tuned, pair))
-    row["base_energy"] = _energy(before)
+    row["base_energy"] = squared_norm(before)
     if before.dim() != 2 or min(before.shape) < 2 or pair.status == "unselected":
-        row["energy"] = _energy(after - before)
+        row["energy"] = squared_norm(after - before)
         row["status"] = _changed(pair.status, row["energy"])
         return row, None
     kinds = [
@@ -180,7 +180,7 @@ def _measure(
     noise = update_noise(before, after, kinds[0], kinds[1])
     update = after - before
     del before, after
-    row["energy"] = _energy(update)
+    row["energy"] = squared_norm(update)
     row["status"] = _changed(pair.status, row["energy"])
     if row["energy"] == 0:
         return row, None
@@ -218,10 +218,6 @@ def _changed(status: str, energy: float) -> str:
     if status != "paired":
         return status
     return "changed" if energy > 0 else "identical"
-
-
-def _energy(value: Tensor) -> float:
-    return float(torch.linalg.vector_norm(value, dtype=torch.float64)) ** 2
 
 
 def _compiled(pattern: str | None, which: str) -> re.Pattern[str] | None:
