@@ -141,9 +141,9 @@ def _alignment(results: Results) -> Figure:
         id="li2024-alignment",
         title="Theorem 1 at a glance: μ'ᵀΔWμ for every pair of patterns",
         paper_says="Every pattern is mapped onto the relevant ones (μ1, μ2): what is large stands in the first two rows.",
-        caption="Mean over seeds; blue is positive, orange negative, each panel on its own scale. Q: irrelevant patterns lean "
-        "to the relevant ones, but little. K: the same rows are negative: irrelevant keys are pushed away. V: the first two "
-        "columns are full in every single seed, since W_V writes where the random W_O reads; the mean hides most of it.",
+        caption="Mean over seeds; blue is positive, orange negative, each panel on its own scale. Q: irrelevant patterns "
+        "lean to the relevant ones, but little. K: the same rows are negative: irrelevant keys are pushed away. V: the "
+        "first two columns are full in every single seed, for W_V writes where the random W_O reads; the mean hides it.",
         panels=(panel("w_q", "ΔW_Q"), panel("w_k", "ΔW_K"), panel("w_v", "ΔW_V")),
         experiments=("li2024/regime",),
     )

@@ -1,0 +1,276 @@
+"""The architectures that are known, as a table of layouts."""
+
+from __future__ import annotations
+
+from rankscope.checkpoints.layout import (
+    AttentionLayout,
+    Fused,
+    Layout,
+    MlpLayout,
+    Packing,
+    Position,
+    Scale,
+    Separate,
+)
+
+_LLAMA_QKV = Separate(q="self_attn.q_proj", k="self_attn.k_proj", v="self_attn.v_proj")
+_LLAMA_ATTENTION = AttentionLayout(layer="layers.{layer}", qkv=_LLAMA_QKV, out="self_attn.o_proj")
+_NORMED_ATTENTION = _LLAMA_ATTENTION.replace(q_norm="self_attn.q_norm", k_norm="self_attn.k_norm")
+_LLAMA_MLP = MlpLayout(layer="layers.{layer}.mlp", up="up_proj", gate="gate_proj", down="down_proj")
+_EXPERTS = _LLAMA_MLP.replace(layer="layers.{layer}.mlp.experts.{expert}", hidden="moe_intermediate_size")
+_STACKED_EXPERTS = MlpLayout(
+    layer="layers.{layer}.mlp.experts", gate_up="gate_up_proj", down="down_proj", stacked_experts=True
+)
+
+_BERT_ATTENTION = AttentionLayout(
+    stack="encoder",
+    layer="encoder.layer.{layer}",
+    qkv=Separate(q="attention.self.query", k="attention.self.key", v="attention.self.value"),
+    out="attention.output.dense",
+    position=Position.EMBEDDED,
+    causal=False,
+)
+_BERT_MLP = MlpLayout(
+    stack="encoder", layer="encoder.layer.{layer}", up="intermediate.dense", down="output.dense"
+)
+
+_T5_SELF = AttentionLayout(
+    stack="encoder",
+    layer="encoder.block.{layer}.layer.0.SelfAttention",
+    qkv=Separate(q="q", k="k", v="v"),
+    out="o",
+    heads="num_heads",
+    position=Position.RELATIVE_BIAS,
+    scale=Scale.ONE,
+    causal=False,
+)
+_T5_PLAIN = MlpLayout(
+    stack="encoder", layer="encoder.block.{layer}.layer.1.DenseReluDense", up="wi", down="wo", hidden="d_ff"
+)
+_T5_GATED = _T5_PLAIN.replace(gate="wi_0", up="wi_1")
+_T5_DECODER = "decoder.block.{layer}.layer.2.DenseReluDense"
+
+_WHISPER = AttentionLayout(
+    stack="encoder",
+    layer="encoder.layers.{layer}.self_attn",
+    qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
+    out="out_proj",
+    heads="encoder_attention_heads",
+    position=Position.EMBEDDED,
+    causal=False,
+)
+
+_WHISPER_MLP = MlpLayout(
+    stack="encoder", layer="encoder.layers.{layer}", up="fc1", down="fc2", hidden="encoder_ffn_dim"
+)
+
+_TORCH = AttentionLayout(
+    stack="self",
+    layer="layers.{layer}.self_attn",
+    qkv=Fused(qkv="in_proj_"),
+    out="out_proj",
+    heads="num_heads",
+    position=Position.NONE,
+    causal=False,
+)
+_TORCH_MLP = MlpLayout(
+    stack="self", layer="layers.{layer}", up="linear1", down="linear2", hidden="dim_feedforward"
+)
+_TORCH_APART = Separate(q="q_proj_", k="k_proj_", v="v_proj_", bias="in_proj_bias")
+
+_FALCON = AttentionLayout(
+    layer="h.{layer}.self_attention",
+    qkv=Fused(qkv="query_key_value", packing=Packing.GROUPED),
+    out="dense",
+    when={"alibi": False},
+)
+
+ARCHITECTURES: tuple[Layout, ...] = (
+    Layout(
+        name="llama",
+        model_types=("llama", "mistral", "qwen2", "gemma"),
+        attention=(_LLAMA_ATTENTION,),
+        mlps=(_LLAMA_MLP,),
+    ),
+    Layout(name="qwen3", model_types=("qwen3",), attention=(_NORMED_ATTENTION,), mlps=(_LLAMA_MLP,)),
+    Layout(
+        name="gemma2",
+        model_types=("gemma2",),
+        attention=(_LLAMA_ATTENTION.replace(scale=Scale.SCALAR),),
+        mlps=(_LLAMA_MLP,),
+    ),
+    Layout(
+        name="gemma3",
+        model_types=("gemma3_text",),
+        attention=(_NORMED_ATTENTION.replace(scale=Scale.SCALAR, norm_offset=1.0),),
+        mlps=(_LLAMA_MLP,),
+    ),
+    Layout(
+        name="phi3",
+        model_types=("phi3",),
+        attention=(_LLAMA_ATTENTION.replace(qkv=Fused(qkv="self_attn.qkv_proj")),),
+        mlps=(MlpLayout(layer="layers.{layer}.mlp", gate_up="gate_up_proj", down="down_proj"),),
+    ),
+    Layout(
+        name="mixtral",
+        model_types=("mixtral",),
+        attention=(_LLAMA_ATTENTION,),
+        mlps=(
+            MlpLayout(
+                layer="layers.{layer}.block_sparse_moe.experts.{expert}", up="w3", gate="w1", down="w2"
+            ),
+            _STACKED_EXPERTS,
+        ),
+        renames=(
+            (r"\.block_sparse_moe\.", ".mlp."),
+            (r"\.experts\.(\d+)\.w1\.weight$", r".experts.\1.gate_proj.weight"),
+            (r"\.experts\.(\d+)\.w3\.weight$", r".experts.\1.up_proj.weight"),
+            (r"\.experts\.(\d+)\.w2\.weight$", r".experts.\1.down_proj.weight"),
+        ),
+    ),
+    Layout(
+        name="qwen3_moe",
+        model_types=("qwen3_moe",),
+        attention=(_NORMED_ATTENTION,),
+        mlps=(_LLAMA_MLP, _EXPERTS, _STACKED_EXPERTS.replace(hidden="moe_intermediate_size")),
+    ),
+    Layout(
+        name="gpt2",
+        model_types=("gpt2",),
+        attention=(
+            AttentionLayout(
+                layer="h.{layer}.attn",
+                qkv=Fused(qkv="c_attn"),
+                out="c_proj",
+                transposed=True,
+                heads="n_head",
+                position=Position.EMBEDDED,
+            ),
+        ),
+        mlps=(MlpLayout(layer="h.{layer}.mlp", up="c_fc", down="c_proj", transposed=True, hidden="n_inner"),),
+    ),
+    Layout(
+        name="gpt_neox",
+        model_types=("gpt_neox",),
+        attention=(
+            AttentionLayout(
+                layer="layers.{layer}.attention",
+                qkv=Fused(qkv="query_key_value", packing=Packing.GROUPED),
+                out="dense",
+            ),
+        ),
+        mlps=(MlpLayout(layer="layers.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h"),),
+        renames=((r"^embed_out\.", "lm_head."),),
+    ),
+    Layout(
+        name="falcon",
+        model_types=("falcon", "RefinedWebModel", "RefinedWeb"),
+        attention=(_FALCON, _FALCON.replace(position=Position.ALIBI, when={"alibi": True})),
+        mlps=(
+            MlpLayout(
+                layer="h.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h", hidden="ffn_hidden_size"
+            ),
+        ),
+    ),
+    Layout(
+        name="bert",
+        model_types=("bert", "roberta", "xlm-roberta"),
+        attention=(
+            _BERT_ATTENTION.replace(when={"is_decoder": False}),
+            _BERT_ATTENTION.replace(causal=True, when={"is_decoder": True}),
+        ),
+        mlps=(_BERT_MLP,),
+    ),
+    Layout(
+        name="vit",
+        model_types=("vit",),
+        attention=(
+            _BERT_ATTENTION.replace(
+                qkv=Separate(
+                    q="attention.attention.query", k="attention.attention.key", v="attention.attention.value"
+                )
+            ),
+            _BERT_ATTENTION.replace(
+                layer="layers.{layer}.attention",
+                qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
+                out="o_proj",
+            ),
+        ),
+        mlps=(_BERT_MLP, MlpLayout(stack="encoder", layer="layers.{layer}.mlp", up="fc1", down="fc2")),
+        renames=(
+            (r"\.encoder\.layer\.", ".layers."),
+            (r"\.attention\.attention\.query\.", ".attention.q_proj."),
+            (r"\.attention\.attention\.key\.", ".attention.k_proj."),
+            (r"\.attention\.attention\.value\.", ".attention.v_proj."),
+            (r"\.attention\.output\.dense\.", ".attention.o_proj."),
+            (r"\.intermediate\.dense\.", ".mlp.fc1."),
+            (r"\.output\.dense\.", ".mlp.fc2."),
+        ),
+    ),
+    Layout(
+        name="t5",
+        model_types=("t5", "mt5"),
+        attention=(
+            _T5_SELF,
+            _T5_SELF.replace(
+                stack="decoder", layer="decoder.block.{layer}.layer.0.SelfAttention", causal=True
+            ),
+            _T5_SELF.replace(stack="cross", layer="decoder.block.{layer}.layer.1.EncDecAttention"),
+        ),
+        mlps=(
+            _T5_PLAIN,
+            _T5_GATED,
+            _T5_PLAIN.replace(stack="decoder", layer=_T5_DECODER),
+            _T5_GATED.replace(stack="decoder", layer=_T5_DECODER),
+        ),
+    ),
+    Layout(
+        name="whisper",
+        model_types=("whisper",),
+        attention=(
+            _WHISPER,
+            _WHISPER.replace(
+                stack="decoder",
+                layer="decoder.layers.{layer}.self_attn",
+                heads="decoder_attention_heads",
+                causal=True,
+            ),
+            _WHISPER.replace(
+                stack="cross", layer="decoder.layers.{layer}.encoder_attn", heads="decoder_attention_heads"
+            ),
+        ),
+        mlps=(
+            MlpLayout(
+                stack="encoder",
+                layer="encoder.layers.{layer}",
+                up="fc1",
+                down="fc2",
+                hidden="encoder_ffn_dim",
+            ),
+            MlpLayout(
+                stack="decoder",
+                layer="decoder.layers.{layer}",
+                up="fc1",
+                down="fc2",
+                hidden="decoder_ffn_dim",
+            ),
+        ),
+    ),
+    Layout(
+        name="torch",
+        attention=(
+            _TORCH,
+            _TORCH.replace(stack="cross", layer="layers.{layer}.multihead_attn"),
+            _TORCH.replace(layer=""),
+            _TORCH.replace(layer="", qkv=_TORCH_APART),
+        ),
+        mlps=(
+            MlpLayout(
+                stack="self", layer="layers.{layer}", up="linear1", down="linear2", hidden="dim_feedforward"
+            ),
+        ),
+    ),
+)
+
+BY_NAME = {layout.name: layout for layout in ARCHITECTURES}
+BY_MODEL_TYPE = {kind: layout for layout in ARCHITECTURES for kind in layout.model_types}

@@ -1,0 +1,273 @@
+"""A block of a checkpoint: described without being read, read into one orientation when asked.
+
+Orientation: q = w_q x + b_q with w_q (head, rank, dim); a head writes w_o (dim, rank) times its mix of
+values. So a head's products are qk = w_kᵀ w_q and ov = w_o w_v.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.checkpoints.layout import AttentionLayout, Fused, MlpLayout, Packing, Scale
+from rankscope.checkpoints.rope import Rope
+from rankscope.checkpoints.source import Source
+from rankscope.core import InputError
+
+Reader = Callable[[str], Tensor | None]
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """The weights of one attention block, head by head; keys and values once per group (GQA)."""
+
+    w_q: Float[Tensor, "head rank dim"]
+    w_k: Float[Tensor, "group rank key_dim"]
+    w_v: Float[Tensor, "group value_rank key_dim"]
+    w_o: Float[Tensor, "head dim value_rank"]
+    b_q: Float[Tensor, "head rank"] | None
+    b_k: Float[Tensor, "group rank"] | None
+    b_v: Float[Tensor, "group value_rank"] | None
+    b_o: Float[Tensor, " dim"] | None
+    q_norm: Float[Tensor, " rank"] | None
+    k_norm: Float[Tensor, " rank"] | None
+
+    def group(self, head: int) -> int:
+        """The key-value group that `head` reads."""
+        return head * self.w_k.shape[0] // self.w_q.shape[0]
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """Where one attention block is, and what can be said of it before a weight is read."""
+
+    source: Source
+    layout: AttentionLayout
+    name: str
+    layer: int
+    heads: int
+    weights: Mapping[str, str]
+    biases: Mapping[str, str]
+    norms: Mapping[str, str]
+    rope: Rope | None = None
+
+    def with_rope(self, rope: Rope) -> Self:
+        """The same block with its rotation known."""
+        return replace(self, rope=rope)
+
+    @property
+    def stack(self) -> str:
+        """Which stack of layers the block belongs to: decoder, encoder, cross."""
+        return self.layout.stack
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of all tensors the block uses."""
+        return (*self.weights.values(), *self.biases.values(), *self.norms.values())
+
+    @property
+    def dim(self) -> int:
+        """The width of the residual stream that the block writes to."""
+        return self._shape("o")[0]
+
+    @property
+    def head_dim(self) -> int:
+        """The nominal rank of a head."""
+        return self._divide(self._shape("o")[1], self.heads, "o")
+
+    @property
+    def groups(self) -> int:
+        """The number of key-value groups: as many as heads, fewer under GQA, one under MQA."""
+        if "qkv" in self.weights:
+            rows = self._divide(self._shape("qkv")[0], self.head_dim, "qkv")
+            return self._divide(rows - self.heads, 2, "qkv")
+        return self._divide(self._shape("k")[0], self.head_dim, "k")
+
+    @property
+    def scale(self) -> float:
+        """What the model multiplies the scores by before the softmax."""
+        if self.layout.scale == Scale.ONE:
+            return 1.0
+        if self.layout.scale == Scale.HEAD_DIM:
+            return 1 / math.sqrt(self.head_dim)
+        config = self.source.config or {}
+        return 1 / math.sqrt(config.get("query_pre_attn_scalar", self.head_dim))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What a static QK product leaves out of this block's scores."""
+        config = self.source.config or {}
+        found = {
+            f"positions ({self.layout.position})": self.layout.position not in ("none", "embedded"),
+            "QK-norm": bool(self.norms),
+            "biases": bool(self.biases.keys() & {"q", "k", "qkv"}),
+            "softcap": config.get("attn_logit_softcapping") is not None,
+        }
+        return tuple(what for what, there in found.items() if there)
+
+    def rows(self, groups: Tensor) -> dict[str, Tensor]:
+        """Which rows of each projection (columns of `o`) belong to these groups, in stored order."""
+        share = self.heads // self.groups
+        heads = (groups[:, None] * share + torch.arange(share)).flatten()
+        if "qkv" in self.weights:
+            parts = self._split(torch.arange(self._shape("qkv")[0]))
+            chosen = zip(parts, (heads, groups, groups), strict=True)
+            fused = torch.cat([part[kept].flatten() for part, kept in chosen])
+            found = {"qkv": fused.sort().values}
+        else:
+            by_role = {"q": heads, "k": groups, "v": groups}
+            found = {
+                role: self._by_head(torch.arange(self._shape(role)[0]))[kept].flatten()
+                for role, kept in by_role.items()
+            }
+        found["o"] = torch.arange(self._shape("o")[1]).reshape(self.heads, self.head_dim)[heads].flatten()
+        return found
+
+    def load(self) -> AttentionWeights:
+        """Read the block's weights into one orientation."""
+        if self.heads < 1 or self.heads % self.groups:
+            raise InputError(
+                f"{self.source.label}: {self.name} has {self.heads} heads on {self.groups} key-value groups, "
+                "which do not divide them. Check heads= or the configuration."
+            )
+        queries, keys, values = self._projections()
+        b_q, b_k, b_v = self._projection_biases()
+        w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
+        bias = self.biases.get("o")
+        return AttentionWeights(
+            w_q=queries,
+            w_k=keys,
+            w_v=values,
+            w_o=w_o.contiguous(),
+            b_q=b_q,
+            b_k=b_k,
+            b_v=b_v,
+            b_o=None if bias is None else self.source.tensor(bias),
+            q_norm=self._norm("q"),
+            k_norm=self._norm("k"),
+        )
+
+    def _projections(self) -> tuple[Tensor, Tensor, Tensor]:
+        if "qkv" in self.weights:
+            return self._split(self._read("qkv"))
+        return self._by_head(self._read("q")), self._by_head(self._read("k")), self._by_head(self._read("v"))
+
+    def _projection_biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        if "qkv" in self.biases:
+            return self._split(self.source.tensor(self.biases["qkv"]))
+        named = [self.biases.get(role) for role in ("q", "k", "v")]
+        q, k, v = (None if name is None else self._by_head(self.source.tensor(name)) for name in named)
+        return q, k, v
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        return rows.reshape(-1, self.head_dim, *rows.shape[1:])
+
+    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows of a fused projection as queries, keys and values by head."""
+        parts = self._by_head(rows)
+        packing = self.layout.qkv.packing if isinstance(self.layout.qkv, Fused) else Packing.STACKED
+        if packing == Packing.STACKED:
+            queries, keys, values = parts.tensor_split((self.heads, self.heads + self.groups))
+            return queries, keys, values
+        grouped = parts.reshape(self.groups, -1, *parts.shape[1:])
+        return grouped[:, :-2].flatten(0, 1), grouped[:, -2], grouped[:, -1]
+
+    def _norm(self, role: str) -> Tensor | None:
+        name = self.norms.get(role)
+        return None if name is None else self.source.tensor(name) + self.layout.norm_offset
+
+    def _shape(self, role: str) -> tuple[int, int]:
+        shape = self.source.info(self.weights[role]).shape
+        if len(shape) != 2:
+            raise InputError(
+                f"{self.source.label}: {self.weights[role]} has shape {shape}, not that of a matrix."
+            )
+        return (shape[1], shape[0]) if self.layout.transposed else (shape[0], shape[1])
+
+    def _read(self, role: str) -> Tensor:
+        value = self.source.tensor(self.weights[role])
+        return value.T if self.layout.transposed else value
+
+    def _divide(self, size: int, parts: int, role: str) -> int:
+        if parts < 1 or size % parts:
+            raise InputError(
+                f"{self.source.label}: {self.weights[role]} has {size} rows or columns, which {self.heads} "
+                "heads do not divide. Check heads= or the configuration."
+            )
+        return size // parts
+
+
+@dataclass(frozen=True)
+class MlpWeights:
+    """The neurons of one MLP: neuron n reads row n of w_up (and w_gate) and writes column n of w_down."""
+
+    w_up: Float[Tensor, "hidden dim"]
+    w_gate: Float[Tensor, "hidden dim"] | None
+    w_down: Float[Tensor, "dim hidden"]
+    b_up: Float[Tensor, " hidden"] | None
+    b_gate: Float[Tensor, " hidden"] | None
+    b_down: Float[Tensor, " dim"] | None
+
+
+@dataclass(frozen=True)
+class MlpBlock:
+    """Where one MLP (one expert of a mixture) is."""
+
+    source: Source
+    layout: MlpLayout
+    name: str
+    layer: int
+    expert: int | None
+    weights: Mapping[str, str]
+    biases: Mapping[str, str]
+
+    @property
+    def stack(self) -> str:
+        """Which stack of layers the block belongs to."""
+        return self.layout.stack
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of all tensors the block uses."""
+        return (*self.weights.values(), *self.biases.values())
+
+    def load(self) -> MlpWeights:
+        """Read the block's neurons into one orientation."""
+        up, gate = self._upward(self._read)
+        b_up, b_gate = self._upward(self._bias)
+        down = self._read("down")
+        assert up is not None
+        assert down is not None
+        return MlpWeights(
+            w_up=up,
+            w_gate=gate,
+            w_down=down,
+            b_up=b_up,
+            b_gate=b_gate,
+            b_down=self._bias("down"),
+        )
+
+    def _upward(self, read: Reader) -> tuple[Tensor | None, Tensor | None]:
+        if "gate_up" in self.weights:
+            both = read("gate_up")
+            if both is None:
+                return None, None
+            gate, up = both.chunk(2)
+            return up, gate
+        return read("up"), read("gate")
+
+    def _read(self, role: str) -> Tensor | None:
+        if role not in self.weights:
+            return None
+        value = self.source.tensor(self.weights[role])
+        value = value[self.expert] if self.layout.stacked_experts else value
+        return value.T if self.layout.transposed else value
+
+    def _bias(self, role: str) -> Tensor | None:
+        return self.source.tensor(self.biases[role]) if role in self.biases else None

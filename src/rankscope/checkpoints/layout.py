@@ -1,0 +1,159 @@
+"""How an architecture lays out its weights, as data: names, fusions and orientation, no code.
+
+A path is written relative to the model with `{layer}` (and `{expert}`) for the number; whatever stands
+before it (`model.`, `bert.`) is free. A part names a module (`q_proj` has `q_proj.weight` and `q_proj.bias`);
+one that ends in an underscore names the tensors themselves (`in_proj_` has `in_proj_weight`).
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rankscope.core import Config, InputError
+
+
+class Packing(StrEnum):
+    """The order of rows in a fused projection."""
+
+    STACKED = "stacked"
+    """all queries, then all keys, then all values"""
+    GROUPED = "grouped"
+    """per key-value group: its queries, its key, its value"""
+
+
+class Position(StrEnum):
+    """How the architecture tells positions apart, which a static QK product may leave out."""
+
+    NONE = "none"
+    EMBEDDED = "embedded"
+    ROPE = "rope"
+    ALIBI = "alibi"
+    RELATIVE_BIAS = "relative bias"
+
+
+class Scale(StrEnum):
+    """What the scores are multiplied by before the softmax."""
+
+    HEAD_DIM = "1/sqrt(head_dim)"
+    SCALAR = "1/sqrt(query_pre_attn_scalar)"
+    ONE = "1"
+
+
+class Separate(Config):
+    """Three projections of their own; `bias` names a fused bias tensor where there is one."""
+
+    kind: Literal["separate"] = "separate"
+    q: str
+    k: str
+    v: str
+    bias: str | None = None
+
+
+class Fused(Config):
+    """One projection for queries, keys and values."""
+
+    kind: Literal["fused"] = "fused"
+    qkv: str
+    packing: Packing = Packing.STACKED
+
+
+class AttentionLayout(Config):
+    """Where one kind of attention block keeps its parts, relative to its layer."""
+
+    stack: str = "decoder"
+    layer: str
+    qkv: Annotated[Separate | Fused, Field(discriminator="kind")]
+    out: str
+    transposed: bool = False
+    q_norm: str | None = None
+    k_norm: str | None = None
+    norm_offset: float = 0.0
+    heads: str | int = "num_attention_heads"
+    position: Position = Position.ROPE
+    scale: Scale = Scale.HEAD_DIM
+    causal: bool = True
+    when: dict[str, bool] = Field(default_factory=dict)
+
+    @property
+    def first(self) -> str:
+        """The part whose presence says that the block is there."""
+        return self.qkv.qkv if isinstance(self.qkv, Fused) else self.qkv.q
+
+
+class MlpLayout(Config):
+    """Where an MLP keeps its neurons: `up` or a fused `gate_up` (gates first), and `down`."""
+
+    stack: str = "decoder"
+    layer: str
+    up: str | None = None
+    gate: str | None = None
+    gate_up: str | None = None
+    down: str
+    transposed: bool = False
+    stacked_experts: bool = False
+    hidden: str = "intermediate_size"
+    """the field of the configuration that says how many neurons there are"""
+    when: dict[str, bool] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_way_up(self) -> Self:
+        if (self.up is None) == (self.gate_up is None):
+            raise ValueError("name either 'up' or 'gate_up', not both or neither")
+        return self
+
+    @property
+    def first(self) -> str:
+        """The part whose presence says that the block is there."""
+        return self.up or self.gate_up or self.down
+
+
+class Layout(Config):
+    """An architecture: which model types it serves, and its attention and MLP blocks."""
+
+    name: str
+    model_types: tuple[str, ...] = ()
+    attention: tuple[AttentionLayout, ...]
+    mlps: tuple[MlpLayout, ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()
+    """patterns that turn a name on disk into the name in the running model, in this order"""
+
+
+def read_layout(path: str | Path) -> Layout:
+    """A layout said by hand, from a JSON file with the fields of `Layout`."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: no readable JSON layout ({error}).") from None
+    if not isinstance(content, dict):
+        fields = ", ".join(Layout.model_fields)
+        raise InputError(f"{path}: a layout is a JSON object with the fields {fields}.")
+    return layout_from(content)
+
+
+def layout_from(content: dict[str, Any]) -> Layout:
+    """A layout from plain dictionaries and lists."""
+    return Layout(**{"name": "by hand", **{key: _frozen(value) for key, value in content.items()}})
+
+
+_ENUMS = {"packing": Packing, "position": Position, "scale": Scale}
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        frozen = {key: _frozen(item) for key, item in value.items()}
+        for key, kind in _ENUMS.items():
+            if key in frozen and frozen[key] in list(kind):
+                frozen[key] = kind(frozen[key])
+        if "q" in frozen and "k" in frozen:
+            frozen.setdefault("kind", "separate")
+        elif "qkv" in frozen and isinstance(frozen["qkv"], str):
+            frozen.setdefault("kind", "fused")
+        return frozen
+    return value

@@ -1,0 +1,83 @@
+"""Rotary position embedding, enough of it to say what a QK product is at a relative position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.core import InputError
+
+COMPUTED = ("default", "linear", "llama3")
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The rotation of the first `dims` of a head's `head_dim` coordinates, in pairs (i, i + dims/2)."""
+
+    head_dim: int
+    dims: int
+    theta: float = 10_000.0
+    kind: str = "default"
+    parameters: Mapping[str, Any] | None = None
+
+    def frequencies(self) -> Float[Tensor, " pair"]:
+        """The angle per token of each pair of coordinates."""
+        exponent = torch.arange(0, self.dims, 2, dtype=torch.float64) / self.dims
+        plain = self.theta**-exponent
+        given = self.parameters or {}
+        if self.kind == "default":
+            return plain
+        if self.kind == "linear":
+            return plain / float(given["factor"])
+        if self.kind == "llama3":
+            return _llama3(plain, given)
+        raise InputError(
+            f"RoPE of type {self.kind!r} is not computed at a relative position (known: "
+            f"{', '.join(COMPUTED)}). Leave the position out: the static product does not depend on it."
+        )
+
+    def rotation(self, offset: int) -> Float[Tensor, "rank rank"]:
+        """R(offset): a query `offset` tokens after its key scores k' R(offset) q."""
+        angle = self.frequencies() * offset
+        rotation = torch.eye(self.head_dim, dtype=torch.float64)
+        first = torch.arange(self.dims // 2)
+        second = first + self.dims // 2
+        rotation[first, first] = rotation[second, second] = angle.cos()
+        rotation[first, second] = -angle.sin()
+        rotation[second, first] = angle.sin()
+        return rotation
+
+
+def read_rope(config: Mapping[str, Any], head_dim: int, layer: int) -> Rope:
+    """The rotation that a model's configuration describes, in its older and its newer spelling."""
+    given = config.get("rope_parameters") or {}
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list) and layer < len(kinds) and isinstance(given.get(kinds[layer]), Mapping):
+        given = given[kinds[layer]]
+    scaling = config.get("rope_scaling") or {}
+    given = {**scaling, **given}
+    theta = given.get("rope_theta") or config.get("rope_theta") or config.get("rotary_emb_base") or 10_000.0
+    share = (
+        given.get("partial_rotary_factor")
+        or config.get("partial_rotary_factor")
+        or config.get("rotary_pct")
+        or 1.0
+    )
+    kind = given.get("rope_type") or given.get("type") or "default"
+    return Rope(
+        head_dim=head_dim, dims=int(head_dim * share), theta=float(theta), kind=kind, parameters=given
+    )
+
+
+def _llama3(plain: Tensor, given: Mapping[str, Any]) -> Tensor:
+    """Low frequencies divided by `factor`, high ones kept, those between blended."""
+    factor, low, high = (float(given[key]) for key in ("factor", "low_freq_factor", "high_freq_factor"))
+    turns = float(given["original_max_position_embeddings"]) * plain / (2 * math.pi)
+    blend = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - blend) * plain / factor + blend * plain

@@ -1,0 +1,264 @@
+"""One view of any transformer: per layer and head the same four matrices, whatever the layout on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from rankscope.checkpoints.architectures import ARCHITECTURES, BY_MODEL_TYPE, BY_NAME
+from rankscope.checkpoints.blocks import AttentionBlock, MlpBlock
+from rankscope.checkpoints.layout import AttentionLayout, Fused, Layout, MlpLayout, Separate
+from rankscope.checkpoints.rope import read_rope
+from rankscope.checkpoints.source import Source, open_source
+from rankscope.core import InputError, suggest
+
+Model = str | Path | nn.Module | Mapping[str, Any] | Source
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A transformer under the scope: its attention and MLP blocks, and what belongs to neither."""
+
+    source: Source
+    layout: Layout
+    heads: int | None = None
+
+    @cached_property
+    def attention(self) -> tuple[AttentionBlock, ...]:
+        """Every attention block, by stack and layer."""
+        blocks: dict[str, AttentionBlock] = {}
+        for layout in self.layout.attention:
+            if _applies(layout.when, self.source.config):
+                for name, layer, _ in _places(self.source, layout.layer, layout.first):
+                    if name not in blocks:
+                        blocks[name] = self._attention_block(layout, name, layer)
+        if not blocks:
+            raise InputError(
+                f"{self.source.label}: no attention block of the layout {self.layout.name!r} "
+                f"({self.layout.attention[0].layer}.{self.layout.attention[0].first}). {_SAY_IT_BY_HAND}"
+            )
+        _refuse_twins(self.source, list(blocks.values()))
+        return tuple(blocks.values())
+
+    @cached_property
+    def mlps(self) -> tuple[MlpBlock, ...]:
+        """Every MLP block (every expert of a mixture), by stack and layer."""
+        blocks: dict[tuple[str, int | None], MlpBlock] = {}
+        for layout in self.layout.mlps:
+            if not _applies(layout.when, self.source.config):
+                continue
+            for name, layer, expert in _places(self.source, layout.layer, layout.first):
+                for number in _experts(self.source, layout, name, expert):
+                    blocks.setdefault((name, number), _mlp_block(self.source, layout, name, layer, number))
+        return tuple(blocks.values())
+
+    @cached_property
+    def unclaimed(self) -> tuple[str, ...]:
+        """The tensors that no block uses: embeddings, norms, heads, and whatever is not understood."""
+        claimed = {name for block in self.attention for name in block.tensors}
+        claimed |= {name for block in self.mlps for name in block.tensors}
+        return tuple(name for name in self.source.tensors if name not in claimed)
+
+    def _attention_block(self, layout: AttentionLayout, name: str, layer: int) -> AttentionBlock:
+        source, qkv = self.source, layout.qkv
+        if isinstance(qkv, Fused):
+            weights = {"qkv": _tensor(source, name, qkv.qkv, "weight", needed=True)}
+            biases = {"qkv": _tensor(source, name, qkv.qkv, "bias")}
+        else:
+            parts = {"q": qkv.q, "k": qkv.k, "v": qkv.v}
+            weights = {
+                role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()
+            }
+            biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
+            if isinstance(qkv, Separate) and qkv.bias is not None:
+                fused = _join(name, qkv.bias)
+                biases = {"qkv": fused if fused in source.tensors else None}
+        weights["o"] = _tensor(source, name, layout.out, "weight", needed=True)
+        biases["o"] = _tensor(source, name, layout.out, "bias")
+        norms = {
+            role: _tensor(source, name, part, "weight")
+            for role, part in (("q", layout.q_norm), ("k", layout.k_norm))
+            if part is not None
+        }
+        block = AttentionBlock(
+            source=source,
+            layout=layout,
+            name=name,
+            layer=layer,
+            heads=self._heads(layout, name),
+            weights={role: str(weight) for role, weight in weights.items()},
+            biases={role: bias for role, bias in biases.items() if bias is not None},
+            norms={role: norm for role, norm in norms.items() if norm is not None},
+        )
+        if layout.position == "rope" and source.config is not None:
+            return block.with_rope(read_rope(source.config, block.head_dim, layer))
+        return block
+
+    def _heads(self, layout: AttentionLayout, name: str) -> int:
+        if self.heads is not None:
+            return self.heads
+        if isinstance(layout.heads, int):
+            return layout.heads
+        config = self.source.config or {}
+        found = config.get(layout.heads)
+        if found is None and self.source.module is not None:
+            found = getattr(_submodule(self.source.module, name), layout.heads, None)
+        if not isinstance(found, int):
+            missing = "has no config.json" if self.source.config is None else "does not say"
+            raise InputError(
+                f"{self.source.label} {missing}, so the number of heads ({layout.heads}) is unknown. "
+                "Pass heads=, or config= with the model's configuration."
+            )
+        return found
+
+
+_SAY_IT_BY_HAND = "Say where its parts are by hand: architecture=Layout(...), or a JSON file with --map."
+
+
+def open_checkpoint(
+    model: Model,
+    *,
+    architecture: str | Layout | None = None,
+    heads: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    revision: str | None = None,
+) -> Checkpoint:
+    """The view of `model`: a folder, a file, a hub id, a loaded model or a state dict.
+
+    The architecture comes from the configuration's `model_type`, or from the tensor names where there is no
+    configuration; `architecture` names one of the known layouts, or says a new one.
+    """
+    source = open_source(model, revision=revision, config=config)
+    if isinstance(architecture, Layout):
+        return Checkpoint(source, architecture, heads)
+    if architecture is not None:
+        if architecture not in BY_NAME:
+            raise InputError(f"No architecture {architecture!r}. {suggest(architecture, BY_NAME)}")
+        return Checkpoint(source, BY_NAME[architecture], heads)
+    return Checkpoint(source, find_layout(source), heads)
+
+
+def find_layout(source: Source) -> Layout:
+    """The layout of `source`, by its model type, else by the names of its tensors."""
+    kind = (source.config or {}).get("model_type")
+    if kind in BY_MODEL_TYPE:
+        return BY_MODEL_TYPE[kind]
+    guess = _by_names(source)
+    if kind is None and guess is not None:
+        return guess
+    known = ", ".join(sorted(BY_MODEL_TYPE))
+    what = "its tensor names fit no known architecture" if kind is None else f"unknown model_type {kind!r}"
+    alike = (
+        ""
+        if guess is None
+        else f" Its tensors are named as in {guess.name!r}: architecture={guess.name!r} reads it so."
+    )
+    raise InputError(
+        f"{source.label}: {what}. Recognised: {known}, and nn.MultiheadAttention.{alike} {_SAY_IT_BY_HAND}"
+    )
+
+
+def _by_names(source: Source) -> Layout | None:
+    def claimed(layout: Layout) -> int:
+        try:
+            checkpoint = Checkpoint(source, layout, heads=1)
+            return len(source.tensors) - len(checkpoint.unclaimed)
+        except InputError:
+            return 0
+
+    best = max(ARCHITECTURES, key=claimed)
+    return best if claimed(best) else None
+
+
+def _applies(when: Mapping[str, bool], config: Mapping[str, Any] | None) -> bool:
+    return all(bool((config or {}).get(key, False)) == value for key, value in when.items())
+
+
+def _pattern(template: str, part: str) -> re.Pattern[str]:
+    tail = re.escape(part) + ("weight" if part.endswith("_") else r"(?:\.weight)?")
+    if not template:
+        return re.compile(rf"(?:(?P<name>.+)\.)?{tail}")
+    path = re.escape(template)
+    path = path.replace(r"\{layer\}", r"(?P<layer>\d+)").replace(r"\{expert\}", r"(?P<expert>\d+)")
+    return re.compile(rf"(?P<name>(?:.+\.)?{path})\.{tail}")
+
+
+def _places(source: Source, template: str, part: str) -> list[tuple[str, int, int | None]]:
+    """(path, layer, expert) of every block whose first part is there; unnumbered layers are counted."""
+    pattern = _pattern(template, part)
+    found = [match for name in source.tensors if (match := pattern.fullmatch(name))]
+    places = []
+    for count, match in enumerate(sorted(found, key=lambda match: _natural(match["name"] or ""))):
+        groups = match.groupdict()
+        expert = int(groups["expert"]) if "expert" in groups else None
+        places.append((match["name"] or "", int(groups["layer"]) if "layer" in groups else count, expert))
+    return places
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
+
+
+def _join(name: str, part: str) -> str:
+    return f"{name}.{part}" if name else part
+
+
+def _tensor(source: Source, name: str, part: str, what: str, *, needed: bool = False) -> str | None:
+    """The tensor of a part; a stacked expert's part is a tensor itself."""
+    full = _join(name, part + what if part.endswith("_") else f"{part}.{what}")
+    if full in source.tensors:
+        return full
+    bare = _join(name, part)
+    if what == "weight" and bare in source.tensors:
+        return bare
+    if needed:
+        raise InputError(f"{source.label}: {full} is missing. {_SAY_IT_BY_HAND}")
+    return None
+
+
+def _experts(source: Source, layout: MlpLayout, name: str, expert: int | None) -> list[int | None]:
+    if not layout.stacked_experts:
+        return [expert]
+    stacked = _tensor(source, name, layout.first, "weight", needed=True)
+    shape = source.info(str(stacked)).shape
+    return list(range(shape[0])) if len(shape) == 3 else []
+
+
+def _mlp_block(source: Source, layout: MlpLayout, name: str, layer: int, expert: int | None) -> MlpBlock:
+    roles = {"up": layout.up, "gate": layout.gate, "gate_up": layout.gate_up, "down": layout.down}
+    parts = {role: part for role, part in roles.items() if part is not None}
+    weights = {role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()}
+    biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
+    return MlpBlock(
+        source=source,
+        layout=layout,
+        name=name,
+        layer=layer,
+        expert=expert,
+        weights={role: str(weight) for role, weight in weights.items()},
+        biases={role: bias for role, bias in biases.items() if bias is not None},
+    )
+
+
+def _submodule(module: nn.Module, name: str) -> nn.Module | None:
+    found: nn.Module | None = module
+    for part in filter(None, name.split(".")):
+        found = getattr(found, part, None)
+    return found
+
+
+def _refuse_twins(source: Source, blocks: list[AttentionBlock]) -> None:
+    seen: dict[tuple[str, int], str] = {}
+    for block in blocks:
+        twin = seen.setdefault((block.stack, block.layer), block.name)
+        if twin != block.name and block.layout.layer:
+            raise InputError(
+                f"{source.label}: {twin} and {block.name} are both layer {block.layer} of {block.stack!r}. "
+                f"Say which is meant with a layout whose path is longer than {block.layout.layer!r}."
+            )

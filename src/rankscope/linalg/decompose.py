@@ -1,0 +1,157 @@
+"""Spectra and low-rank factors of large matrices: fast, and with the error known.
+
+All singular values come from a Gram matrix in float64 (a float32 one loses half of the digits). Rank-k
+factors come from subspace iteration and are accepted only once the energy they keep is proven close to the
+optimum; otherwise they come from the eigenvectors of the Gram matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.core import InputError, stream
+
+OVERSAMPLING = 16
+PASSES = 16
+PROBES = 8
+PROBE_STEPS = 5
+COLUMNS_AT_ONCE = 1024
+VALUES_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class TopFactors:
+    """The rank-k part of a matrix as left · right, left having orthonormal columns."""
+
+    left: Float[Tensor, "rows rank"]
+    right: Float[Tensor, "rank columns"]
+    kept: float
+    """‖left · right‖², the energy kept"""
+    total: float
+    """‖matrix‖²"""
+    exact: bool
+    """whether the fast way could not be proven good enough and the exact one was taken"""
+
+    @property
+    def share(self) -> float:
+        """Kept over total energy; 1 for a zero matrix, which is kept whole."""
+        return self.kept / self.total if self.total > 0 else 1.0
+
+
+def singular_values(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, " value"]:
+    """All singular values in float64, largest first, each within about 1e-8 of the largest."""
+    eigenvalues: Tensor = torch.linalg.eigvalsh(_gram(_wide(matrix)))
+    return eigenvalues.clamp_min(0).sqrt().flip(0)
+
+
+def top_factors(
+    matrix: Float[Tensor, "rows columns"],
+    rank: int,
+    *,
+    spectrum: Float[Tensor, " value"] | None = None,
+    tolerance: float = 1e-4,
+) -> TopFactors:
+    """Factors of `matrix` that keep at least 1 − `tolerance` of the energy that `rank` directions can keep.
+
+    The optimum is Σσ² of the largest `rank` values of `spectrum` where that is known. Else it is bounded from
+    the factors themselves, and where the bound is too loose the spectrum is computed.
+    """
+    if not 1 <= rank <= min(matrix.shape):
+        rows, columns = matrix.shape
+        raise InputError(f"rank={rank}: a {rows} × {columns} matrix has 1 to {min(rows, columns)}.")
+    if rank + OVERSAMPLING >= min(matrix.shape):
+        return _exact(matrix, rank)
+    known = None if spectrum is None else _top_energy(spectrum, rank)
+    directions = _random_directions(matrix, rank + OVERSAMPLING)
+    kept = 0.0
+    for _ in range(PASSES):
+        basis: Tensor = torch.linalg.qr(matrix @ directions).Q
+        seen = basis.T @ matrix
+        before, kept = kept, float(torch.linalg.eigvalsh(_gram(seen))[-rank:].sum())
+        if known is None and kept - before < tolerance * kept:
+            known = _optimum_at_most(matrix, basis, seen, rank)
+            if kept < (1 - tolerance) * known:
+                known = _top_energy(singular_values(matrix), rank)
+        if known is not None and kept >= (1 - tolerance) * known:
+            turn = torch.linalg.eigh(_gram(seen)).eigenvectors[:, -rank:].flip(1).to(matrix)
+            return TopFactors(basis @ turn, turn.T @ seen, kept, squared_norm(matrix), exact=False)
+        directions = torch.linalg.qr(seen.T).Q
+    return _exact(matrix, rank)
+
+
+def _exact(matrix: Tensor, rank: int) -> TopFactors:
+    wide = _wide(matrix)
+    values, vectors = torch.linalg.eigh(_gram(wide))
+    left = vectors[:, -rank:].flip(1)
+    kept = float(values[-rank:].clamp_min(0).sum())
+    right = left.T @ wide.double()
+    if wide.shape != matrix.shape:
+        left, right = _orthonormal_left(right.T, left.T)
+    return TopFactors(left.to(matrix), right.to(matrix), kept, squared_norm(matrix), exact=True)
+
+
+def _orthonormal_left(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    basis, triangle = torch.linalg.qr(left)
+    return basis, triangle @ right
+
+
+def _random_directions(matrix: Tensor, count: int) -> Tensor:
+    generator = stream(0, "subspace", *matrix.shape)
+    return torch.randn(matrix.shape[1], count, generator=generator).to(matrix)
+
+
+def _top_energy(spectrum: Tensor, rank: int) -> float:
+    return float(spectrum[:rank].double().square().sum())
+
+
+def _optimum_at_most(matrix: Tensor, basis: Tensor, seen: Tensor, rank: int) -> float:
+    """An upper bound on the energy that `rank` directions can keep.
+
+    In the basis and its complement the Gram matrix is [[H, C], [Cᵀ, S]]. For τ above ‖S‖ it is at most
+    diag(H + C Cᵀ/(τ − ‖S‖), τ), by a Schur complement; with τ the rank-th eigenvalue of H the leading `rank`
+    eigenvalues of that are those of the first block. ‖S‖ is bounded from a block power iteration.
+    """
+    inside = _gram(seen)
+    room = float(torch.linalg.eigvalsh(inside)[-rank]) - _largest_energy_outside(matrix, basis)
+    if room <= 0:
+        return float("inf")
+    coupling = (matrix @ seen.T).double() - basis.double() @ inside
+    lifted = inside + coupling.T @ coupling / room
+    return float(torch.linalg.eigvalsh(lifted)[-rank:].sum())
+
+
+def _largest_energy_outside(matrix: Tensor, basis: Tensor) -> float:
+    """Above ‖(I − QQᵀ)A‖² unless every Gaussian probe lies within 0.1 of orthogonal to one direction."""
+    probes = torch.randn(matrix.shape[0], PROBES, generator=stream(0, "probe", *matrix.shape)).to(matrix)
+    growth = torch.zeros(PROBES, dtype=torch.float64, device=matrix.device)
+    for _ in range(PROBE_STEPS):
+        probes = probes - basis @ (basis.T @ probes)
+        probes = matrix @ (matrix.T @ probes)
+        probes = probes - basis @ (basis.T @ probes)
+        length = probes.norm(dim=0).clamp_min(torch.finfo(probes.dtype).tiny)
+        growth += length.double().log()
+        probes = probes / length
+    return float(((growth.max() - torch.tensor(0.1).log()) / PROBE_STEPS).exp())
+
+
+def _wide(matrix: Tensor) -> Tensor:
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+
+
+def _gram(wide: Tensor) -> Tensor:
+    gram = wide.new_zeros(wide.shape[0], wide.shape[0], dtype=torch.float64)
+    for start in range(0, wide.shape[1], COLUMNS_AT_ONCE):
+        block = wide[:, start : start + COLUMNS_AT_ONCE].double()
+        gram.addmm_(block, block.T)
+    return gram
+
+
+def squared_norm(values: Float[Tensor, "*shape"]) -> float:
+    """‖values‖² summed in float64, a part at a time so that no second copy is made."""
+    flat = values.reshape(-1)
+    parts = (flat[start : start + VALUES_AT_ONCE] for start in range(0, len(flat), VALUES_AT_ONCE))
+    return sum(float(torch.linalg.vector_norm(part, dtype=torch.float64)) ** 2 for part in parts)

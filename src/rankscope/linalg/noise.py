@@ -1,0 +1,153 @@
+"""What rounding alone leaves in the difference of two checkpoints, and how many directions stand above it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.core import InputError
+
+_MANTISSA_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
+_LEAST_EXPONENT = {torch.bfloat16: -126, torch.float16: -14, torch.float32: -126, torch.float64: -1022}
+ROWS_AT_ONCE = 1024
+TRACY_WIDOM_QUANTILE = 3.27
+"""99.9 % of the largest singular values of pure noise lie below this many Tracy–Widom units over the edge"""
+
+
+@dataclass(frozen=True)
+class RoundingNoise:
+    """The variances of independent errors, as their sums along rows and columns."""
+
+    row_energy: Float[Tensor, " row"]
+    column_energy: Float[Tensor, " column"]
+
+    def __add__(self, other: RoundingNoise) -> RoundingNoise:
+        return RoundingNoise(self.row_energy + other.row_energy, self.column_energy + other.column_energy)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the matrix of errors."""
+        return len(self.row_energy), len(self.column_energy)
+
+    @property
+    def deviation(self) -> float:
+        """The root of the mean variance."""
+        rows, columns = self.shape
+        return math.sqrt(float(self.row_energy.sum()) / (rows * columns))
+
+    def edge(self) -> float:
+        """The largest singular value that noise alone shows, but once in a thousand times.
+
+        √(max row energy) + √(max column energy): σ(√rows + √columns), the Marchenko–Pastur edge, where all
+        errors are alike, and above it where some rows or columns are louder [Bandeira and van Handel 2016].
+        The Tracy–Widom spread of the largest value is added [Johnstone 2001].
+        """
+        rows, columns = self.shape
+        bulk = math.sqrt(float(self.row_energy.max())) + math.sqrt(float(self.column_energy.max()))
+        plain = math.sqrt(rows) + math.sqrt(columns)
+        spread = plain * (1 / math.sqrt(rows) + 1 / math.sqrt(columns)) ** (1 / 3)
+        return bulk * math.sqrt(1 + TRACY_WIDOM_QUANTILE * spread / plain**2)
+
+
+def rounding_noise(values: Float[Tensor, "row column"], dtype: torch.dtype) -> RoundingNoise:
+    """The noise of having rounded to `values` in `dtype`: uniform within half a unit in the last place."""
+    rows, columns = values.shape
+    row_energy = values.new_zeros(rows, dtype=torch.float64)
+    column_energy = values.new_zeros(columns, dtype=torch.float64)
+    for start in range(0, rows, ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        variance = unit_in_last_place(values[part], dtype).double().square() / 12
+        row_energy[part] = variance.sum(1)
+        column_energy += variance.sum(0)
+    return RoundingNoise(row_energy, column_energy)
+
+
+def update_noise(
+    base: Float[Tensor, "row column"],
+    tuned: Float[Tensor, "row column"],
+    base_dtype: torch.dtype,
+    tuned_dtype: torch.dtype,
+) -> RoundingNoise:
+    """The noise in tuned − base from rounding both, never more than the difference itself holds.
+
+    A weight that did not leave its rounding cell has difference 0 and no noise, so along each row and column
+    the energy observed is a second bound. A base that training started from exactly has no noise of its own;
+    then the count errs on the side of too few, and what is smaller than a cell was lost when it was saved.
+    """
+    noise = rounding_noise(base, base_dtype) + rounding_noise(tuned, tuned_dtype)
+    rows = torch.zeros_like(noise.row_energy)
+    columns = torch.zeros_like(noise.column_energy)
+    for start in range(0, len(base), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        moved = (tuned[part].double() - base[part].double()).square()
+        rows[part] = moved.sum(1)
+        columns += moved.sum(0)
+    return RoundingNoise(torch.minimum(noise.row_energy, rows), torch.minimum(noise.column_energy, columns))
+
+
+def unit_in_last_place(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
+    """The distance between neighbouring numbers of `dtype` at each value.
+
+    >>> unit_in_last_place(torch.tensor([1.0, 1.5, 4.0]), torch.bfloat16).tolist()
+    [0.0078125, 0.0078125, 0.03125]
+    """
+    if dtype not in _MANTISSA_BITS:
+        raise InputError(f"No rounding model for {dtype}: known are bfloat16, float16, float32 and float64.")
+    exponent = torch.frexp(values).exponent - 1
+    exponent = torch.where(values == 0, _LEAST_EXPONENT[dtype], exponent.clamp_min(_LEAST_EXPONENT[dtype]))
+    return torch.ldexp(torch.ones_like(values), exponent - _MANTISSA_BITS[dtype])
+
+
+def stored_precision(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> torch.dtype:
+    """The coarsest type that holds `values` exactly: a bfloat16 model saved as float32 keeps its rounding."""
+    for coarser in (torch.bfloat16, torch.float16):
+        if dtype in (torch.float32, torch.float64) and torch.equal(values.to(coarser).to(values), values):
+            return coarser
+    return dtype
+
+
+def signal_rank(singular_values: Float[Tensor, " value"], noise: RoundingNoise) -> int:
+    """How many singular values stand above what rounding noise alone would give."""
+    return int((singular_values > noise.edge()).sum())
+
+
+def gavish_donoho_coefficient(rows: int, columns: int) -> float:
+    """The best hard threshold for singular values, in units of σ√(longer side), for known noise σ.
+
+    √(2(β + 1) + 8β / ((β + 1) + √(β² + 14β + 1))), β = shorter / longer   [Gavish and Donoho 2014]
+
+    >>> round(gavish_donoho_coefficient(100, 100), 4)  # 4/√3
+    2.3094
+    """
+    beta = min(rows, columns) / max(rows, columns)
+    return math.sqrt(2 * (beta + 1) + 8 * beta / ((beta + 1) + math.sqrt(beta**2 + 14 * beta + 1)))
+
+
+def gavish_donoho_rank(singular_values: Float[Tensor, " value"], rows: int, columns: int) -> int:
+    """How many values pass the best hard threshold where the noise is unknown and read off the median.
+
+    The median of the Marchenko–Pastur law links the median singular value to σ. A matrix with more than half
+    of its values zero has no noise to read: its non-zero values are all counted.
+    """
+    beta = min(rows, columns) / max(rows, columns)
+    unit = float(singular_values.quantile(0.5)) / math.sqrt(marchenko_pastur_median(beta))
+    threshold = gavish_donoho_coefficient(rows, columns) * unit
+    return int((singular_values > max(threshold, 1e-7 * float(singular_values.max()))).sum())
+
+
+def marchenko_pastur_median(beta: float) -> float:
+    """The median of the Marchenko–Pastur law of ratio `beta` and unit variance.
+
+    >>> round(marchenko_pastur_median(1.0), 3)
+    0.653
+    """
+    low, high = (1 - math.sqrt(beta)) ** 2, (1 + math.sqrt(beta)) ** 2
+    angle = (torch.arange(20_000, dtype=torch.float64) + 0.5) * (math.pi / 20_000)
+    place = (low + high) / 2 - (high - low) / 2 * angle.cos()
+    mass = angle.sin().square() / place
+    below = mass.cumsum(0) / mass.sum()
+    return float(place[torch.searchsorted(below, 0.5)])

@@ -1,0 +1,83 @@
+"""Measurements kept on disk as they come, so that an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankscope.core import InputError
+
+Entry = tuple[dict[str, Any], Tensor | None]
+
+
+@dataclass
+class Journal:
+    """Rows and spectra by key, in memory, and in a folder where one was given."""
+
+    folder: Path | None = None
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: str | Path, fingerprint: str) -> Journal:
+        """The journal in `path`, which must have been begun for the same inputs."""
+        folder = Path(path)
+        digest = hashlib.sha256(fingerprint.encode()).hexdigest()
+        with _plain_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stamp = folder / "inputs"
+            if stamp.exists() and stamp.read_text() != digest:
+                raise InputError(f"{folder} holds the measurements of other models. Give another folder.")
+            write_whole(stamp, digest)
+            journal = cls(folder)
+            for file in sorted(folder.glob("*.json")):
+                journal._read(file)
+        return journal
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.entries
+
+    def record(self, key: str, entry: Entry) -> None:
+        """Keep an entry, on disk too where there is a folder."""
+        self.entries[key] = entry
+        if self.folder is not None:
+            row, values = entry
+            content = {"key": key, "row": row, "values": None if values is None else values.tolist()}
+            name = hashlib.sha256(key.encode()).hexdigest()[:24]
+            with _plain_errors(self.folder):
+                write_whole(self.folder / f"{name}.json", json.dumps(content))
+
+    def recall(self, key: str) -> Entry:
+        """The entry that was kept under `key`."""
+        return self.entries[key]
+
+    def _read(self, file: Path) -> None:
+        try:
+            content = json.loads(file.read_text())
+            values = content["values"]
+            self.entries[content["key"]] = (content["row"], None if values is None else torch.tensor(values))
+        except (ValueError, KeyError, TypeError):
+            file.unlink()
+
+
+@contextmanager
+def _plain_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}. Give a folder with room to write in.") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)

@@ -1,0 +1,204 @@
+"""Which neurons and heads are small, how their sizes are spread, and what the loss says when they go."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from rankscope.checkpoints import Checkpoint, Layout, MlpBlock, open_checkpoint
+from rankscope.checkpoints.view import Model
+from rankscope.core import InputError, stream
+from rankscope.scope.heads import products
+
+Batch = Mapping[str, Tensor]
+
+
+class Order(StrEnum):
+    """Which neurons go first."""
+
+    SMALLEST = "smallest first"
+    LARGEST = "largest first"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class NeuronScope:
+    """What was measured: a row per neuron, a row per head, and a row per block with its knee."""
+
+    neurons: pd.DataFrame
+    heads: pd.DataFrame
+    blocks: pd.DataFrame
+    summary: Mapping[str, Any]
+
+
+def measure_neurons(
+    model: Model,
+    *,
+    architecture: str | Layout | None = None,
+    heads: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    revision: str | None = None,
+) -> NeuronScope:
+    """The magnitude of every MLP neuron and every attention head."""
+    checkpoint = open_checkpoint(
+        model, architecture=architecture, heads=heads, config=config, revision=revision
+    )
+    neurons = pd.concat([_neuron_rows(block) for block in checkpoint.mlps], ignore_index=True)
+    by_head = head_magnitudes(checkpoint)
+    keys = ["stack", "layer", "expert"]
+    blocks = [
+        {**dict(zip(keys, place, strict=True)), **_spread(torch.tensor(rows["magnitude"].to_numpy()))}
+        for place, rows in neurons.groupby(keys, dropna=False)
+        if isinstance(place, tuple)
+    ]
+    table = pd.DataFrame(blocks)
+    summary = {
+        "neurons": len(neurons),
+        "heads": len(by_head),
+        "below_knee": float((table["below_knee"] * table["neurons"]).sum() / table["neurons"].sum()),
+        "smallest_head": _smallest(by_head),
+    }
+    return NeuronScope(neurons, by_head, table, summary)
+
+
+def neuron_magnitudes(block: MlpBlock) -> Float[Tensor, "part hidden"]:
+    """The norms of what each neuron reads and writes, and their product, which rescaling does not move.
+
+    A gated neuron reads through two rows; its incoming norm is that of both together.
+    """
+    weights = block.load()
+    incoming = weights.w_up.square().sum(1)
+    if weights.w_gate is not None:
+        incoming = incoming + weights.w_gate.square().sum(1)
+    incoming, outgoing = incoming.sqrt(), weights.w_down.norm(dim=0)
+    return torch.stack([incoming, outgoing, incoming * outgoing])
+
+
+def head_magnitudes(checkpoint: Checkpoint) -> pd.DataFrame:
+    """The norm of every head's OV product, and the key-value group it belongs to."""
+    rows = []
+    for block in checkpoint.attention:
+        _, ov = products(block, block.load())
+        norms = ov.spectrum().square().sum(-1).sqrt()
+        for head, norm in enumerate(norms.tolist()):
+            group = head * block.groups // block.heads
+            where = {"stack": block.stack, "layer": block.layer, "head": head, "group": group}
+            rows.append({**where, "magnitude": norm})
+    return pd.DataFrame(rows)
+
+
+def knee(values: Float[Tensor, " value"]) -> float:
+    """The share of values below the knee of their sorted curve: where it is farthest under its chord.
+
+    >>> knee(torch.tensor([0.0] * 60 + [float(v) for v in range(1, 41)]))
+    0.6
+    """
+    ordered = values.double().sort().values
+    if len(ordered) < 3 or float(ordered[-1] - ordered[0]) == 0.0:
+        return 0.0
+    height = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
+    along = torch.linspace(0, 1, len(ordered), dtype=torch.float64)
+    place = int((along - height).argmax())
+    return (place + 1) / len(ordered) if place else 0.0
+
+
+def pruning_curves(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    *,
+    fractions: Iterable[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    orders: Iterable[Order] = tuple(Order),
+    seed: int = 0,
+    architecture: str | Layout | None = None,
+) -> pd.DataFrame:
+    """The loss after silencing a fraction of every block's neurons, in each order."""
+    rows = []
+    for order in orders:
+        for fraction in fractions:
+            pruned = silence(model, fraction, order, seed=seed, architecture=architecture)
+            rows.append({"order": str(order), "fraction": fraction, "loss": mean_loss(pruned, batches)})
+    return pd.DataFrame(rows)
+
+
+def silence(
+    model: nn.Module,
+    fraction: float,
+    order: Order = Order.SMALLEST,
+    *,
+    seed: int = 0,
+    architecture: str | Layout | None = None,
+) -> nn.Module:
+    """A copy of `model` in which the first `fraction` of every block's neurons write nothing."""
+    if not 0 <= fraction < 1:
+        raise InputError(f"fraction={fraction}: a share of the neurons lies in [0, 1), such as 0.4.")
+    copied = copy.deepcopy(model)
+    parameters = dict(copied.named_parameters())
+    with torch.no_grad():
+        for block in open_checkpoint(model, architecture=architecture).mlps:
+            ranked = ranking(block, order, seed)
+            gone = ranked[: int(fraction * len(ranked))]
+            down: Tensor = parameters[block.weights["down"]]
+            down = down[block.expert] if block.layout.stacked_experts else down
+            (down if block.layout.transposed else down.T)[gone] = 0
+    return copied
+
+
+def ranking(block: MlpBlock, order: Order, seed: int = 0) -> Tensor:
+    """A block's neurons in the order in which they go."""
+    magnitude = neuron_magnitudes(block)[2]
+    if order == Order.RANDOM:
+        return torch.randperm(len(magnitude), generator=stream(seed, block.name, block.expert or 0))
+    return magnitude.argsort(descending=order == Order.LARGEST, stable=True)
+
+
+def mean_loss(model: Any, batches: Sequence[Batch]) -> float:
+    """The mean loss over batches; a language model's labels are its own tokens where none are given."""
+    if not batches:
+        raise InputError("No batches: give at least one to measure a loss on.")
+    model.eval()
+    total = 0.0
+    for batch in batches:
+        given = dict(batch)
+        if "labels" not in given and "input_ids" in given:
+            given["labels"] = given["input_ids"]
+        with torch.no_grad():
+            loss = getattr(model(**given), "loss", None)
+        if loss is None:
+            raise InputError(f"{type(model).__name__} gives no loss on this batch. Add 'labels' to it.")
+        total += float(loss)
+    return total / len(batches)
+
+
+def _neuron_rows(block: MlpBlock) -> pd.DataFrame:
+    incoming, outgoing, magnitude = neuron_magnitudes(block)
+    return pd.DataFrame(
+        {
+            "stack": block.stack,
+            "layer": block.layer,
+            "expert": pd.array([block.expert] * len(magnitude), dtype="Int64"),
+            "neuron": range(len(magnitude)),
+            "incoming": incoming.tolist(),
+            "outgoing": outgoing.tolist(),
+            "magnitude": magnitude.tolist(),
+        }
+    )
+
+
+def _spread(values: Tensor) -> dict[str, float]:
+    quantiles = values.double().quantile(torch.tensor([0.0, 0.1, 0.5, 0.9, 1.0], dtype=torch.float64))
+    names = ("least", "decile_1", "median", "decile_9", "most")
+    spread = dict(zip(names, quantiles.tolist(), strict=True))
+    return {"neurons": len(values), **spread, "below_knee": knee(values.double())}
+
+
+def _smallest(heads: pd.DataFrame) -> str:
+    row = heads.sort_values("magnitude").iloc[0]
+    return f"{row['stack']} {row['layer']}.{row['head']}"

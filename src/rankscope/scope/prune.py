@@ -1,0 +1,158 @@
+"""A smaller model, written whole: the same width everywhere, whole key-value groups, a plain config.json."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_source
+from rankscope.checkpoints.view import Model
+from rankscope.core import InputError
+from rankscope.scope.adapter import written_whole
+from rankscope.scope.fidelity import load_model
+from rankscope.scope.neurons import Batch, Order, head_magnitudes, mean_loss, ranking
+
+WIDTH_MULTIPLE = 8
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was written, and its size, speed and loss before and after."""
+
+    path: Path
+    parameters: tuple[int, int]
+    seconds: tuple[float, float] | None
+    loss: tuple[float, float] | None
+
+
+def prune_model(
+    model: Model,
+    out_path: str | Path,
+    *,
+    neurons: float = 0.0,
+    heads: float = 0.0,
+    batches: Sequence[Batch] = (),
+    revision: str | None = None,
+) -> Pruned:
+    """Write `model` without the smallest share of every MLP's neurons and every layer's key-value groups.
+
+    Widths are rounded up to a multiple of 8, which fast kernels ask for, so a little less may go.
+    """
+    for name, share in (("neurons", neurons), ("heads", heads)):
+        if not 0 <= share < 1:
+            raise InputError(f"{name}={share}: a share to prune lies in [0, 1), such as 0.4.")
+    out = Path(out_path)
+    if out.exists():
+        raise InputError(f"{out} exists. Give another out-path, or remove it first.")
+    whole = load_model(open_source(model, revision=revision))
+    smaller = smaller_model(whole, neurons=neurons, heads=heads)
+    sizes = (_parameters(whole), _parameters(smaller))
+    if sizes[0] == sizes[1]:
+        raise InputError("Nothing to prune at these shares: raise neurons or heads.")
+    with written_whole(out) as draft:
+        smaller.save_pretrained(draft)
+        again = type(smaller).from_pretrained(draft).eval()
+        figures = [_measure(each, batches) for each in (whole, again)] if batches else None
+    if figures is None:
+        return Pruned(out, sizes, None, None)
+    (before, loss_before), (after, loss_after) = figures
+    return Pruned(out, sizes, (before, after), (loss_before, loss_after))
+
+
+def smaller_model(model: Any, *, neurons: float = 0.0, heads: float = 0.0) -> Any:
+    """The pruned model itself, its weights those of `model` that stay."""
+    checkpoint = open_checkpoint(model)
+    state = dict(model.state_dict())
+    settings = copy.deepcopy(model.config)
+    if neurons:
+        _prune_neurons(checkpoint, state, settings, neurons)
+    if heads:
+        _prune_groups(checkpoint, state, settings, heads)
+    smaller = type(model)(settings)
+    wanted = {name: value.shape for name, value in smaller.state_dict().items()}
+    wrong = [name for name, value in state.items() if wanted.get(name, value.shape) != value.shape]
+    if wrong:
+        raise InputError(
+            f"{type(model).__name__} ties the width of {wrong[0]} to other sizes, so this pruning would not "
+            "load again. Prune neurons only, or leave heads whole."
+        )
+    smaller.load_state_dict(state)
+    return smaller.eval()
+
+
+def _prune_neurons(checkpoint: Checkpoint, state: dict[str, Tensor], settings: Any, share: float) -> None:
+    stacked: dict[str, list[Tensor]] = {}
+    for block in checkpoint.mlps:
+        ranked = ranking(block, Order.SMALLEST)
+        kept = ranked[len(ranked) - kept_width(len(ranked), share) :].sort().values
+        setattr(settings, block.layout.hidden, len(kept))
+        for role, name in (*block.weights.items(), *block.biases.items()):
+            if role == "down" and name in block.biases.values():
+                continue
+            value = checkpoint.source.read(name)
+            value = value[block.expert] if block.layout.stacked_experts else value
+            cut = value.index_select(_side(block, role, value), _index(role, kept, len(ranked)))
+            if block.layout.stacked_experts:
+                stacked.setdefault(name, []).append(cut)
+            else:
+                state[name] = cut
+    state |= {name: torch.stack(parts) for name, parts in stacked.items()}
+
+
+def kept_width(hidden: int, share: float) -> int:
+    """How many of `hidden` neurons stay when `share` of them may go.
+
+    >>> kept_width(48, 0.4), kept_width(48, 0.0)
+    (32, 48)
+    """
+    kept = hidden - int(share * hidden)
+    return min(hidden, -(-kept // WIDTH_MULTIPLE) * WIDTH_MULTIPLE)
+
+
+def _side(block: MlpBlock, role: str, value: Tensor) -> int:
+    """The dimension along which a tensor holds its neurons."""
+    if value.dim() == 1:
+        return 0
+    return int((role == "down") != block.layout.transposed)
+
+
+def _index(role: str, kept: Tensor, hidden: int) -> Tensor:
+    return torch.cat([kept, hidden + kept]) if role == "gate_up" else kept
+
+
+def _prune_groups(checkpoint: Checkpoint, state: dict[str, Tensor], settings: Any, share: float) -> None:
+    magnitudes = head_magnitudes(checkpoint)
+    for block in checkpoint.attention:
+        own = magnitudes[(magnitudes["stack"] == block.stack) & (magnitudes["layer"] == block.layer)]
+        energy = own["magnitude"].pow(2).groupby(own["group"]).sum()
+        ranked = torch.tensor(energy.to_numpy()).argsort(stable=True)
+        kept = ranked[int(share * block.groups) :].sort().values
+        rows = block.rows(kept)
+        for role, name in block.weights.items():
+            columns = (role == "o") != block.layout.transposed
+            state[name] = checkpoint.source.read(name).index_select(int(columns), rows[role])
+        for role, name in block.biases.items():
+            if role != "o":
+                state[name] = checkpoint.source.read(name)[rows[role]]
+        settings.num_attention_heads = len(kept) * block.heads // block.groups
+        settings.head_dim = block.head_dim
+        if hasattr(settings, "num_key_value_heads"):
+            settings.num_key_value_heads = len(kept)
+
+
+def _parameters(model: Any) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _measure(model: Any, batches: Sequence[Batch]) -> tuple[float, float]:
+    mean_loss(model, batches[:1])
+    start = time.perf_counter()
+    loss = mean_loss(model, batches)
+    return (time.perf_counter() - start) / len(batches), loss

@@ -1,0 +1,91 @@
+"""From measured updates to ranks: several rules beside each other, the curve, and what a budget buys."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from rankscope.core import InputError
+from rankscope.linalg.spectrum import energy_rank
+from rankscope.scope.updates import UpdateScope
+
+RULES = "energy@SHARE (such as energy@0.95), signal, gavish-donoho, rank=N, budget=PARAMETERS, full"
+
+
+def ranks_by(scope: UpdateScope, rule: str, *, max_rank: int | None = None) -> dict[str, int]:
+    """The rank that `rule` asks for in every matrix that changed; 0 where it asks for none."""
+    if max_rank is not None and max_rank < 1:
+        raise InputError(f"max-rank={max_rank}: an adapter has rank 1 at least.")
+    ranks = _uncapped(scope, rule)
+    return {name: rank if max_rank is None else min(rank, max_rank) for name, rank in ranks.items()}
+
+
+def compare_rules(scope: UpdateScope, *, budget: int | None = None) -> pd.DataFrame:
+    """The ranks of every matrix under all rules, side by side."""
+    rules = ["energy@0.90", "energy@0.95", "energy@0.99", "signal", "gavish-donoho"]
+    rules += [] if budget is None else [f"budget={budget}"]
+    columns = {rule: pd.Series(ranks_by(scope, rule), dtype="int64") for rule in rules}
+    return pd.DataFrame(columns).rename_axis("name").reset_index()
+
+
+def energy_curve(scope: UpdateScope) -> pd.DataFrame:
+    """Kept energy against parameters, for one rank shared by all matrices."""
+    longest = max((len(values) for values in scope.spectra.values()), default=0)
+    ranks = sorted({2**power for power in range(longest.bit_length())} | ({longest} if longest else set()))
+    energies = {name: values.double().square() for name, values in scope.spectra.items()}
+    total = sum(float(energy.sum()) for energy in energies.values())
+    rows = []
+    for rank in ranks:
+        kept = sum(float(energy[:rank].sum()) for energy in energies.values())
+        parameters = adapter_parameters(scope, rank)
+        rows.append({"rank": rank, "parameters": parameters, "kept_energy": kept / total})
+    return pd.DataFrame(rows)
+
+
+def adapter_parameters(scope: UpdateScope, rank: int) -> int:
+    """How many numbers an adapter of one shared rank holds."""
+    sides = _sides(scope)
+    return sum(min(rank, len(scope.spectra[name])) * sides[name] for name in scope.spectra)
+
+
+def _uncapped(scope: UpdateScope, rule: str) -> dict[str, int]:
+    name, _, number = rule.partition("=") if "=" in rule else rule.partition("@")
+    table = scope.table.set_index("name")
+    spectra = scope.spectra
+    if name == "energy" and _number(number) is not None:
+        return {key: int(energy_rank(values, float(number))) for key, values in spectra.items()}
+    if name in ("signal", "gavish-donoho") and not number:
+        column = {"signal": "signal_rank", "gavish-donoho": "gavish_donoho_rank"}[name]
+        counts = table[column].dropna().astype(int)
+        return {key: int(counts[key]) for key in spectra}
+    if rule == "full":
+        return {key: len(values) for key, values in spectra.items()}
+    if name == "rank" and number.isdigit() and int(number) > 0:
+        return {key: min(int(number), len(values)) for key, values in spectra.items()}
+    if name == "budget" and number.isdigit():
+        shared = _affordable(scope, int(number))
+        return {key: min(shared, len(values)) for key, values in spectra.items()}
+    raise InputError(f"No rule {rule!r}. Known: {RULES}.")
+
+
+def _affordable(scope: UpdateScope, budget: int) -> int:
+    sides = sum(_sides(scope).values())
+    if sides and budget < sides:
+        raise InputError(f"budget={budget}: rank 1 on every matrix takes {sides} parameters. Raise it.")
+    longest = max((len(values) for values in scope.spectra.values()), default=0)
+    affordable = [rank for rank in range(1, longest + 1) if adapter_parameters(scope, rank) <= budget]
+    return max(affordable, default=0)
+
+
+def _sides(scope: UpdateScope) -> dict[str, int]:
+    shapes = scope.table.set_index("name")["shape"]
+    return {name: sum(int(side) for side in str(shapes[name]).split(" × ")) for name in scope.spectra}
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,104 @@
+"""Fast spectra and factors against the plain SVD."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rankscope.core import InputError, stream
+from rankscope.linalg import decompose
+from rankscope.linalg.decompose import singular_values, top_factors
+
+
+def matrix(rows: int, columns: int, decay: float, seed: int = 0) -> torch.Tensor:
+    """Singular values falling like i^-decay, in random bases."""
+    generator = stream(seed, "matrix", rows, columns)
+    size = min(rows, columns)
+    left = torch.linalg.qr(torch.randn(rows, size, generator=generator)).Q
+    right = torch.linalg.qr(torch.randn(columns, size, generator=generator)).Q
+    return left * torch.arange(1, size + 1).float() ** -decay @ right.T
+
+
+SHAPES = [(60, 200), (200, 60), (128, 128), (1, 7), (7, 1), (300, 1500)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("decay", [0.0, 1.0, 4.0])
+def test_singular_values_are_the_svds(shape, decay):
+    a = matrix(*shape, decay)
+    exact = torch.linalg.svdvals(a.double())
+    assert (singular_values(a) - exact).abs().max() <= 1e-7 * exact[0]
+
+
+def test_a_float32_gram_matrix_would_not_do():
+    a = matrix(128, 128, 4.0)
+    exact = torch.linalg.svdvals(a.double())
+    coarse = torch.linalg.eigvalsh(a @ a.T).clamp_min(0).sqrt().flip(0)
+    assert (coarse - exact).abs().max() > 1e-5 * exact[0]
+
+
+@pytest.mark.parametrize("shape", [(300, 500), (500, 300), (256, 256)])
+@pytest.mark.parametrize("decay", [0.0, 0.2, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("known", [True, False])
+def test_factors_keep_the_optimum(shape, decay, known):
+    a = matrix(*shape, decay)
+    exact = torch.linalg.svdvals(a.double())
+    factors = top_factors(a, 24, spectrum=exact if known else None)
+    optimum = float(exact[:24].square().sum())
+    product = factors.left.double() @ factors.right.double()
+    assert float(product.square().sum()) == pytest.approx(factors.kept, rel=1e-5)
+    assert factors.kept >= (1 - 1e-4) * optimum - 1e-6 * optimum
+    assert factors.kept <= optimum * (1 + 1e-6)
+    lost = float((a.double() - product).square().sum())
+    assert lost == pytest.approx(factors.total - factors.kept, rel=1e-4, abs=1e-6 * factors.total)
+    eye = torch.eye(24)
+    torch.testing.assert_close(factors.left.T @ factors.left, eye, rtol=0, atol=1e-4)
+
+
+def never(*_):
+    raise AssertionError("the bound should have sufficed")
+
+
+def test_a_low_rank_update_in_noise_needs_no_spectrum(monkeypatch):
+    planted = 10 * matrix(400, 600, 0.0) @ torch.diag((torch.arange(600) < 16).float())
+    noise = 0.01 * torch.randn(400, 600, generator=stream(0, "noise"))
+    monkeypatch.setattr(decompose, "singular_values", never)
+    assert not top_factors(planted + noise, 16).exact
+
+
+def test_the_bound_on_the_optimum_is_a_bound():
+    """Over many spectra the proven optimum is never below the true one."""
+    for seed in range(20):
+        decay = 0.1 * (seed % 10)
+        a = matrix(150, 220, decay, seed)
+        basis = torch.linalg.qr(a @ decompose._random_directions(a, 30)).Q
+        for _ in range(seed % 4):
+            basis = torch.linalg.qr(a @ (a.T @ basis)).Q
+        seen = basis.T @ a
+        bound = decompose._optimum_at_most(a, basis, seen, 14)
+        optimum = float(torch.linalg.svdvals(a.double())[:14].square().sum())
+        assert bound >= optimum * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_poor_subspace_is_caught(monkeypatch, known):
+    """Stopped after one pass over a slowly falling spectrum, it goes the exact way and is right."""
+    monkeypatch.setattr(decompose, "PASSES", 1)
+    a = matrix(200, 300, 0.3)
+    exact = torch.linalg.svdvals(a.double())
+    factors = top_factors(a, 8, spectrum=exact if known else None)
+    assert factors.exact
+    assert factors.kept == pytest.approx(float(exact[:8].square().sum()), rel=1e-6)
+
+
+def test_zero_and_full_rank_are_kept_whole():
+    zero = top_factors(torch.zeros(30, 40), 3)
+    assert zero.share == 1.0
+    full = top_factors(matrix(30, 40, 0.5), 30)
+    torch.testing.assert_close(full.left @ full.right, matrix(30, 40, 0.5), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [0, 31])
+def test_a_rank_that_cannot_be_is_refused(rank):
+    with pytest.raises(InputError, match=f"rank={rank}: a 30 × 40 matrix has 1 to 30"):
+        top_factors(torch.zeros(30, 40), rank)
