@@ -76,8 +76,8 @@ class MemoryStore:
     def note(self, name):
         return self.notes.get(name)
 
-    def remember(self, name, value):
-        self.notes[name] = value
+    def settle(self, name, value):
+        return self.notes.setdefault(name, value)
 
 
 def run_group(cells: list[Cell], device, tick):
@@ -86,9 +86,16 @@ def run_group(cells: list[Cell], device, tick):
 
 
 class PeakMemory:
-    """The most resident memory above the start, sampled while the body runs."""
+    """The most memory above the start while the body runs: the tensors' on a GPU, the process's on a CPU (sampled)."""
+
+    def __init__(self, device):
+        self.cuda = device.startswith("cuda")
 
     def __enter__(self):
+        if self.cuda:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            self.held = torch.cuda.memory_allocated()
         self.start = self.peak = psutil.Process().memory_info().rss
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._watch)
@@ -100,12 +107,22 @@ class PeakMemory:
             self.peak = max(self.peak, psutil.Process().memory_info().rss)
 
     def __exit__(self, *_):
+        if self.cuda:
+            torch.cuda.synchronize()
         self.stop.set()
         self.thread.join()
 
     @property
     def mebibytes(self):
+        if self.cuda:
+            return (torch.cuda.max_memory_allocated() - self.held) / 2**20
         return (self.peak - self.start) / 2**20
+
+
+def wait_for(device):
+    """Let a GPU finish what it was given, so that the clock counts it."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
 
 
 def best_threads(cell, device):
@@ -161,16 +178,18 @@ def main():
     pairs, differences = [], []
     for _ in range(options.pairs):
         torch.set_num_threads(threads)
-        with PeakMemory() as plain_memory:
+        with PeakMemory(options.device) as plain_memory:
             start = time.perf_counter()
             plain = [train_plain(cell, options.device) for cell in cells]
+            wait_for(options.device)
             plain_seconds = time.perf_counter() - start
         torch.set_num_threads(all_threads)
         store = MemoryStore()
         todo = Plan(groups, MEMBERS, 0, 1 if options.device.startswith("cuda") else torch.get_num_threads())
-        with PeakMemory() as our_memory:
+        with PeakMemory(options.device) as our_memory:
             start = time.perf_counter()
             run(todo, store, options.device)
+            wait_for(options.device)
             our_seconds = time.perf_counter() - start
         pairs.append((plain_seconds, our_seconds, plain_memory.mebibytes, our_memory.mebibytes))
         differences += [

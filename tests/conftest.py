@@ -1,4 +1,4 @@
-"""Runtime shape checks for every function of the package, and one thread policy for all tests."""
+"""Runtime shape checks for every function of the package."""
 
 from jaxtyping import install_import_hook
 

@@ -2,7 +2,8 @@ import multiprocessing
 import os
 import random
 import signal
-import sqlite3
+import subprocess
+import sys
 import time
 
 import pandas as pd
@@ -70,7 +71,8 @@ def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tm
             kills += 1
         process.join()
         assert not finished & set(trace.read_text().split()), "a finished cell was computed again"
-        if len(Store(killed).finished()) == 60:  # done before the kills were: begin another run
+        if len(Store(killed).finished()) == 60:  # done before the kills were: check it, begin another run
+            pd.testing.assert_frame_equal(table(killed), table(tmp_path / "whole"))
             killed = tmp_path / f"killed-{attempt}"
     assert kills == 20
     go(killed)
@@ -102,25 +104,41 @@ def test_two_processes_on_one_store_end_with_the_same_table(tmp_path):
     pd.testing.assert_frame_equal(table(tmp_path / "both"), table(tmp_path / "one"))
 
 
-@pytest.mark.parametrize("damage", ["header", "middle", "text"])
+def fingerprint(folder):
+    return {
+        path.name: path.read_bytes() for path in folder.glob(f"{FILE}*") if not path.name.endswith("-shm")
+    }
+
+
+@pytest.mark.parametrize("damage", ["header", "middle", "text", "empty", "wal left behind"])
 def test_a_damaged_store_is_an_error_that_says_what_to_do_and_is_left_alone(tmp_path, damage):
     go(tmp_path)
     path = tmp_path / FILE
-    with sqlite3.connect(path) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    database.close()
+    if damage == "wal left behind":  # as a killed process leaves it
+        leave_wal(tmp_path)
     content = bytearray(path.read_bytes())
-    if damage == "text":
-        content = bytearray(b"this is no database" * 400)
+    if damage in {"text", "empty"}:
+        content = bytearray(b"this is no database" * 400) if damage == "text" else bytearray()
     else:
         place = 0 if damage == "header" else 4096
         content[place : place + 4096] = b"\xa5" * 4096
     path.write_bytes(content)
+    before = fingerprint(tmp_path)
+    assert (damage == "wal left behind") == (f"{FILE}-wal" in before)
     with pytest.raises(
         RankscopeError, match=r"cells\.sqlite is damaged .* left as it is\. Move it away to start anew"
     ):
         go(tmp_path)
-    assert path.read_bytes() == bytes(content)
+    assert fingerprint(tmp_path) == before
+
+
+def leave_wal(folder):
+    """Write through a connection that never closes in an orderly way."""
+    code = (
+        "import os, sqlite3, sys; d = sqlite3.connect(sys.argv[1]); d.execute('PRAGMA journal_mode=WAL');"
+        "d.execute('INSERT INTO notes VALUES (1, 2)'); d.commit(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder / FILE)], check=True)
 
 
 def test_a_damaged_array_file_is_named(tmp_path):

@@ -46,7 +46,7 @@ def test_patterns_are_orthonormal_and_the_noise_is_gaussian():
 
 
 def test_bounded_noise_keeps_unit_norm_and_stays_within_tau():
-    task = TASK.replace(noise=BoundedNoise(level=0.3))
+    task = TASK.replace(token_noise=BoundedNoise(level=0.3))
     batch = first(task, batch=512)
     distance = (batch.x - frames([task], [0])[0][batch.pattern]).norm(dim=-1)
     assert torch.allclose(batch.x.norm(dim=-1), torch.ones_like(distance), atol=1e-12)
@@ -55,7 +55,7 @@ def test_bounded_noise_keeps_unit_norm_and_stays_within_tau():
 
 
 def test_a_member_does_not_depend_on_its_neighbours():
-    quiet = TASK.replace(noise=GaussianNoise(level=0.0), relevant_fraction=0.6)
+    quiet = TASK.replace(token_noise=GaussianNoise(level=0.0), relevant_fraction=0.6)
     together = list(batches([TASK, quiet], [3, 5], split="train", steps=20, batch=8))
     alone = list(batches([quiet], [5], split="train", steps=20, batch=8))
     for both, single in zip(together, alone, strict=True):

@@ -33,7 +33,9 @@ def reproduce(
         int | None, typer.Option(help="Seeds of every experiment, instead of the scale's own.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    only: Annotated[str | None, typer.Option(help="Run what this claim needs and judge it alone.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Run what this claim needs, judge it alone, on a page of its own.")
+    ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
@@ -43,7 +45,8 @@ def reproduce(
     selection = Selection(find(papers or []), scale, seeds, only)
     check_device(device)
     store = Store(out)
-    store.remember("selection", {"papers": papers or [], "scale": scale.value, "seeds": seeds, "only": only})
+    if only is None:
+        store.remember("selection", {"papers": papers or [], "scale": scale.value, "seeds": seeds})
     log = Console(stderr=True)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     with log.status("measuring group sizes"):
@@ -52,7 +55,7 @@ def reproduce(
     _run(todo, store, device, log)
     made = sections(selection, store)
     _show([judgement for section in made for judgement in section.judgements], as_json)
-    log.print(f"Page: {_write(out, made, log)}", soft_wrap=True)
+    log.print(f"Page: {_write(out, made, log, only or 'index')}", soft_wrap=True)
     if strict and any(j.verdict is Verdict.FAILS for section in made for j in section.judgements):
         raise typer.Exit(1)
 
@@ -129,11 +132,11 @@ def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
             raise
 
 
-def _write(out: Path, made: Any, log: Console) -> Path:
+def _write(out: Path, made: Any, log: Console, name: str = "index") -> Path:
     from rankscope.report import write_report
 
     with log.status("drawing figures"):
-        return write_report(out, made)
+        return write_report(out, made, name=name)
 
 
 def _cost(todo: Plan, scale: Scale, device: str) -> str:
@@ -145,7 +148,7 @@ def _cost(todo: Plan, scale: Scale, device: str) -> str:
     took = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
     return (
         f"Scale {scale.value}: {left} trainings in {len(todo.groups)} groups{done}; "
-        f"about {took} on {device} with {todo.workers} at a time, measured just now."
+        f"about {took} on {device} with {todo.workers} at a time, by a short measurement."
     )
 
 
@@ -163,7 +166,7 @@ def _remembered(store: Store) -> Any:
     kept = store.note("selection")
     if kept is None:
         raise InputError(f"{store.folder} holds no run. Run rankscope reproduce --out {store.folder}.")
-    return Selection(find(kept["papers"]), Scale(kept["scale"]), kept["seeds"], kept["only"])
+    return Selection(find(kept["papers"]), Scale(kept["scale"]), kept["seeds"])
 
 
 def _show(judgements: list[Judgement], as_json: bool) -> None:

@@ -35,7 +35,10 @@ class Series:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A map of values over two axes of labels; each cell has a mark to see and a text for whoever hovers."""
+    """A map of values over two axes of labels; each cell has a mark to see and a text for whoever hovers.
+
+    `levels` are the values of the first and the last colour; `scale` draws the scale of colours beside the map.
+    """
 
     x: Sequence[str]
     y: Sequence[str]
@@ -43,6 +46,7 @@ class HeatMap:
     text: Sequence[Sequence[str]]
     marks: Sequence[Sequence[str]]
     levels: tuple[float, float]
+    scale: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ import torch
 import rankscope
 
 PACKAGE = Path(rankscope.__file__).parent
-NOT_RESULTS = ("report", "cli")
-"""Parts of the package that show results and cannot change them."""
+SHOWS_RESULTS = {"report", "cli", "claims.py", "figures.py"}
+"""Folders and files of the package that judge or show what was measured and cannot change it."""
 
 
 @functools.cache
 def code_digest() -> str:
-    """A hash of the sources that can change a result: cells of other code are computed again, never mixed in."""
-    digest = hashlib.sha256()
+    """A hash of what can change a result, the sources and torch: cells of others are computed again, never mixed in."""
+    digest = hashlib.sha256(torch.__version__.encode())
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(PACKAGE)
-        if relative.parts[0] not in NOT_RESULTS:
+        if not SHOWS_RESULTS.intersection(relative.parts):
             digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

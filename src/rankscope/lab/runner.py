@@ -93,6 +93,7 @@ def run(
 ) -> None:
     """Run every group of the plan and keep its cells; `advance` hears of progress in expected seconds."""
     stop = threading.Event()
+    where = device_name(device)
     with _one_thread_each(todo.workers), ThreadPoolExecutor(todo.workers) as pool:
         queue = iter(todo.groups)
         running: dict[Future[tuple[list[Outcome], float]], Group] = {}
@@ -113,7 +114,7 @@ def run(
                     group = running.pop(future)
                     outcomes, seconds = future.result()
                     share = seconds / len(group.cells)
-                    cost = Cost(device_name(device), group.experiment.dtype, share, peak_memory(device))
+                    cost = Cost(where, group.experiment.dtype, share, peak_memory(device))
                     store.add(group.cells, outcomes, cost)
         except BaseException:
             stop.set()
@@ -151,8 +152,8 @@ def _group_size(
                 best_size, best_seconds = size, seconds
             elif seconds > 1.25 * best_seconds:  # past the cache: larger stacks only get slower
                 break
-    store.remember(name, [best_size, best_seconds])
-    return best_size, best_seconds
+    size, seconds = store.settle(name, [best_size, best_seconds])
+    return int(size), float(seconds)
 
 
 def _sizes(largest: int) -> Iterator[int]:

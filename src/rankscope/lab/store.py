@@ -60,15 +60,30 @@ class Store:
         self.path = self.folder / FILE
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if self.path.exists():
+                self._check()
             with self._connect() as database:
-                found = database.execute("PRAGMA quick_check").fetchone()[0]
-                if found != "ok":
-                    raise sqlite3.DatabaseError(found)
                 database.executescript(SCHEMA)
         except OSError as error:
             raise RankscopeError(
                 f"Cannot write to {self.folder}: {error.strerror}. Choose another --out."
             ) from None
+
+    def _check(self) -> None:
+        """Look the file over through a connection that cannot write, not even what a killed process left in the WAL."""
+        try:
+            with closing(
+                sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
+            ) as database:
+                found = database.execute("PRAGMA quick_check").fetchone()[0]
+                whole = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            found, whole = str(error), 1
+        if found != "ok" or not whole:
+            raise RankscopeError(
+                f"{self.path} is damaged ({found if found != 'ok' else 'it is empty'}) and was left as it is. "
+                f"Move it away to start anew, restore a copy of it, or choose another --out."
+            )
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
@@ -151,6 +166,12 @@ class Store:
         with self._connect() as database:
             row = database.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
         return json.loads(row[0]) if row else None
+
+    def settle(self, name: str, value: Any) -> Any:
+        """Keep a value under a name unless there is one already; either way, what is kept."""
+        with self._connect() as database:
+            database.execute("INSERT OR IGNORE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
+        return self.note(name)
 
     def remember(self, name: str, value: Any) -> None:
         """Keep a value under a name; a later value replaces it."""

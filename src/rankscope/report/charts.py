@@ -20,16 +20,20 @@ def chart_html(figure: Figure) -> str:
     chart = make_subplots(rows=1, cols=len(figure.panels), horizontal_spacing=0.09)
     for column, panel in enumerate(figure.panels, start=1):
         axis = "" if column == 1 else str(column)
+        domain = chart.layout[f"xaxis{axis}"].domain
         for trace in _traces(panel):
             chart.add_trace(trace, row=1, col=column)
             if trace.type != "heatmap":
                 chart.data[-1].legend = f"legend{axis}"
+            elif panel.heat_map and panel.heat_map.scale:
+                bar = {"x": domain[1], "xanchor": "left", "thickness": 10, "tickfont": {"size": 10}}
+                chart.data[-1].update(showscale=True, colorbar=bar)
         chart.update_layout({f"xaxis{axis}": _axis(panel.x_label, panel.log_x, _categories(panel))})
         if panel.x_ticks:
             ticks = {"tickvals": panel.x_ticks, "ticktext": [f"{x:g}" for x in panel.x_ticks]}
             chart.update_layout({f"xaxis{axis}": ticks})
         chart.update_layout({f"yaxis{axis}": _axis(panel.y_label, panel.log_y, None)})
-        low, high = chart.layout[f"xaxis{axis}"].domain
+        low, high = domain
         chart.update_layout({f"legend{axis}": {"x": low, "y": -0.22, "yanchor": "top", "font": {"size": 12}}})
         chart.add_annotation(
             text=f"<b>{escape(panel.title)}</b>", x=(low + high) / 2, y=1.04, xref="paper", yref="paper",
@@ -105,7 +109,7 @@ def _heat_map(heat_map: HeatMap) -> Any:
         text=[[escape(mark) for mark in row] for row in heat_map.marks],
         texttemplate="%{text}",
         hovertemplate="%{y}<br>%{x}<br>%{hovertext}<extra></extra>",
-        colorscale=[list(level) for level in palette.VERDICTS], showscale=False, xgap=2, ygap=2,
+        colorscale=[list(level) for level in palette.VERDICTS], showscale=False, xgap=1, ygap=1,
     )  # fmt: skip
 
 

@@ -31,8 +31,8 @@ class Section:
     provenance: pd.DataFrame
 
 
-def write_report(folder: Path, sections: Sequence[Section]) -> Path:
-    """Write index.html and, under figures/, every figure as PNG and PDF. The page is replaced in one move."""
+def write_report(folder: Path, sections: Sequence[Section], *, name: str = "index") -> Path:
+    """Write the page and, under figures/, every figure as PNG and PDF. The page is replaced in one move."""
     pictures = folder / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
     for section in sections:
@@ -44,7 +44,7 @@ def write_report(folder: Path, sections: Sequence[Section]) -> Path:
         plotly=Markup(get_plotlyjs()),  # the library's own script, shipped with its package
         sections=[_section(section) for section in sections],
     )
-    path = folder / "index.html"
+    path = folder / f"{name}.html"
     temporary = path.with_suffix(".part")
     temporary.write_text(page, encoding="utf-8")
     os.replace(temporary, path)

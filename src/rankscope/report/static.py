@@ -85,9 +85,10 @@ def _draw_series(axis: Any, series: Series, colour: str) -> None:
 
 def _draw_map(axis: Any, heat_map: HeatMap) -> None:
     colours = LinearSegmentedColormap.from_list("verdicts", list(palette.VERDICTS))
-    axis.imshow(
-        heat_map.values, cmap=colours, vmin=heat_map.levels[0], vmax=heat_map.levels[1], aspect="auto"
-    )
+    low, high = heat_map.levels
+    image = axis.imshow(heat_map.values, cmap=colours, vmin=low, vmax=high, aspect="auto")
+    if heat_map.scale:
+        axis.figure.colorbar(image, ax=axis, shrink=0.8)
     axis.set_xticks(range(len(heat_map.x)), heat_map.x, rotation=20, ha="right", fontsize=8)
     axis.set_yticks(range(len(heat_map.y)), heat_map.y, fontsize=8)
     for row, marks in enumerate(heat_map.marks):

@@ -43,7 +43,7 @@ class Patterns(Config):
     patterns: int = Field(default=20, ge=2)
     relevant_fraction: float = Field(default=0.3, gt=0, le=1)
     confusion_fraction: float = Field(default=0.1, ge=0, lt=1)
-    noise: Annotated[GaussianNoise | BoundedNoise, Field(discriminator="kind")] = GaussianNoise()
+    token_noise: Annotated[GaussianNoise | BoundedNoise, Field(discriminator="kind")] = GaussianNoise()
 
     @model_validator(mode="after")
     def _can_be_sampled(self) -> "Patterns":
@@ -173,10 +173,10 @@ def _draw(
     index = torch.where(winning, 1 - loser, torch.where(voting, loser.expand(shape), index))
     clean = torch.nn.functional.embedding(index, frame.to(dtype))
     noise = torch.randn(*shape, task.dim, generator=generator, device=device, dtype=dtype)
-    if isinstance(task.noise, GaussianNoise):
-        return clean.add_(noise, alpha=task.noise.level), index
+    if isinstance(task.token_noise, GaussianNoise):
+        return clean.add_(noise, alpha=task.token_noise.level), index
     radius = torch.rand(*shape, 1, generator=generator, device=device, dtype=dtype)
-    chord = task.noise.level * radius.pow(1.0 / max(task.dim - 1, 1))
+    chord = task.token_noise.level * radius.pow(1.0 / max(task.dim - 1, 1))
     across = noise - (noise * clean).sum(-1, keepdim=True) * clean
     across = across / across.norm(dim=-1, keepdim=True)
     cosine = 1.0 - 0.5 * chord.square()  # a chord of length c spans the angle with cos = 1 − c²/2

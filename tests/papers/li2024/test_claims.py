@@ -23,7 +23,8 @@ def regime():
             f"sigma_{letter}_{place}": (1.0, 0.8, 0.04)[place - 1] for letter in "qkvo" for place in (1, 2, 3)
         },
         **{f"loss_smallest_{f:g}": 0.001 if f <= 0.4 else f - 0.4 for f in FRACTIONS},
-        **{f"loss_largest_{f:g}": f for f in FRACTIONS},
+        **{f"loss_without_largest_updates_{f:g}": f for f in FRACTIONS},
+        "sigma_k_growth": 1.2,
         **{f"{tag}_separation": 0.95 for tag in ("o", "update")},
         **{f"{tag}_small_fraction": 0.4 for tag in ("o", "update")},
     }
@@ -51,7 +52,7 @@ def world(experiment):
         "hidden": [
             {
                 "hidden": m, "step": 300, "update_small_fraction": 0.4, "small_share_of_large": 0.1,
-                "update_small_norm": m**-0.5,
+                "update_separation": 0.9, "update_small_norm": m**-0.5, "o_small_norm": m**-0.5,
                 **{f"{tag}_large_on_own_{side}": m**-0.5 for tag in ("o", "update") for side in ("plus", "minus")},
                 **{f"{tag}_small_on_other_{side}": m**-0.5 for tag in ("o", "update") for side in ("plus", "minus")},
             }
@@ -102,7 +103,7 @@ COUNTEREXAMPLES = {
     "set-size": lambda t: t.assign(update_small_fraction=20 / t["hidden"]),
     "eq13": set_to(small_share_of_large=0.9),
     "eq14": set_to(loss_without_small=0.2),
-    "eq15": lambda t: t.assign(**{f"loss_largest_{f:g}": f**4 for f in FRACTIONS}),
+    "eq15": lambda t: t.assign(**{f"loss_without_largest_updates_{f:g}": f**4 for f in FRACTIONS}),
 }
 
 
@@ -133,3 +134,29 @@ def test_seeds_that_disagree_leave_a_claim_undecided():
 def test_a_bound_from_above_holds_for_what_is_never_positive():
     table = world("li2024/init_scale").assign(qk_irrelevant_self=-0.01)
     assert judge(BY_ID["eq8-self"], table).verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("fig2", set_to(sigma_k_growth=0.9)),
+        ("set-size", set_to(update_separation=0.66)),
+        ("eq13", set_to(o_small_norm=0.6)),
+        ("eq9-self", set_to(v_relevant_self=0.0)),
+        ("eq10-self", set_to(v_irrelevant_self=0.0)),
+        ("eq7-self", set_to(qk_relevant_self=-0.1)),
+    ],
+)
+def test_no_part_of_a_statement_is_left_out(name, change):
+    claim = BY_ID[name]
+    assert judge(claim, change(world(claim.experiment))).verdict is Verdict.FAILS
+
+
+def test_a_quantity_that_changes_sign_has_no_exponent_but_a_bound():
+    table = world("li2024/patterns")
+    flat = np.where(table["patterns"] == 10, -0.0003, 0.0009)
+    judgement = judge(BY_ID["eq8-leak"], table.assign(qk_irrelevant_leak=flat))
+    assert judgement.verdict is Verdict.FAILS
+    assert "over its bound" in judgement.how
+    falling = np.where(table["patterns"] == 80, -1e-5, 0.1 / table["patterns"])
+    assert judge(BY_ID["eq8-leak"], table.assign(qk_irrelevant_leak=falling)).verdict is Verdict.HOLDS

@@ -3,18 +3,18 @@
 The paper gives dim, ranks, patterns, token noise, neurons and the scales of the initial weights. It leaves open the
 number of tokens, the fractions of relevant and confusion tokens, the learning rate, the batch and the steps.
 
-Why these. In gradient flow the update of W_KᵀW_Q splits in two directions: (μ_1+μ_2), through which every query finds
-the relevant tokens, and (μ_1−μ_2), which tells them apart; `theory.direction_gains` has the formula. With few
-relevant tokens the first dwarfs the second, attention grows much, and one direction carries it: truncation to rank 1
-costs nothing. From about 0.4 relevant tokens on, the two are equal, and rank 1 loses half. The fractions below are the
-least at which both directions count. Learning rate 1 and 300 steps end with a test loss under 0.001; half or twice of
-either changes no verdict of the figures (the sensitivity experiment shows it). W_Q, W_K and W_V start at δ·I with
-δ = 0.2 (the theory's way): from δ²·I = 0.01·I attention hardly moves before the loss is gone.
+Why these. The first attention update has rank two: a direction (μ_1+μ_2, irrelevant patterns), through which every query
+finds the relevant tokens, and μ_1−μ_2, which tells them apart (`theory.direction_gains` has both in closed form). With few
+relevant tokens the first is the larger, and training widens the gap: one direction carries what attention gains, and
+truncation to rank 1 cannot show what figure 1B shows. With 0.4 relevant and 0.1 confusion tokens the second starts larger
+and both count in the end. Learning rate and steps are such that the loss is gone well before the end. W_Q, W_K and W_V
+start at δ·I with δ = 0.2, the theory's way; from the δ²·I = 0.01·I of section IV, which is a row of the sensitivity map,
+attention hardly moves before the loss is gone.
 
-What cannot be had at once. In this regime the neurons split in two groups by what training added to them, not by what
-they are in the end: the initial norms hide it. They split by ‖o_i‖ too where the vote is close, because W_O must grow
-more; there attention on the relevant tokens grows in one direction, and rank 1 keeps it. The last row of the
-sensitivity map is such a close vote.
+Where M is varied, the theorem's conditions are kept: widths Θ(M), noise bounded by τ = 2/M as in (6), batch ≥ M. Where T
+is varied, η stays fixed and training goes on after the loss is gone; the theorem itself ties T to η and α_*.
+
+The last row of the sensitivity map is another regime, a close vote, in which W_O has to grow more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ import torch
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
 from rankscope.measure.updates import alignment
 from rankscope.models.one_layer import TRAINED, Init, OneLayer, Output
-from rankscope.papers.li2024.measurement import Examiner, converged_step
+from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth
 from rankscope.papers.li2024.training import seconds_per_step, seeds, ticks, together, train_group
 from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns
 from rankscope.training.ensemble import Sgd
@@ -37,7 +37,7 @@ TASK = Patterns(
     patterns=20,
     relevant_fraction=0.4,
     confusion_fraction=0.1,
-    noise=GaussianNoise(level=0.1),
+    token_noise=GaussianNoise(level=0.1),
 )
 MODEL = OneLayer(
     dim=20,
@@ -58,8 +58,14 @@ SEEDS = {Scale.SMOKE: (3, 2), Scale.QUICK: (20, 8), Scale.PAPER: (100, 40)}
 
 STEPS = {Scale.SMOKE: 60, Scale.QUICK: 300, Scale.PAPER: 300}
 
-PATTERN_COUNTS = {n: {"patterns": n, "dim": n, "rank": n, "value_rank": n} for n in (10, 20, 40, 80)}
-"""The theorem ties the widths to the patterns: m_a, m_b = Θ(M)."""
+PATTERN_COUNTS = {
+    n: {
+        "patterns": n, "dim": n, "rank": n, "value_rank": n, "batch": max(TRAIN.batch, n),
+        "token_noise": BoundedNoise(level=2 / n),
+    }
+    for n in (10, 20, 40, 80)
+}  # fmt: skip
+"""The theorem ties widths, noise and batch to the patterns: m_a, m_b = Θ(M), τ < O(1/M), B ≥ Ω(M)."""
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "as chosen": {},
@@ -78,7 +84,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "twice the steps": {"steps": 600},
     "start δ = 0.1": {"init_scale": 0.1},
     "start δ² = 0.01": {"init": Init.EXPERIMENT, "init_scale": 0.1},
-    "bounded noise τ = 0.2": {"noise": BoundedNoise(level=0.2)},
+    "bounded noise τ = 0.2": {"token_noise": BoundedNoise(level=0.2)},
     "an output vector per position": {"output": Output.PER_POSITION},
     "500 fixed samples": {"samples": 500},
     "close vote: 40 tokens, 0.2 against 0.15": {
@@ -93,18 +99,18 @@ def run_group(
     cells: Sequence[Cell], device: str, tick: Callable[[], None], *, records_at: Sequence[int], arrays: bool
 ) -> list[Outcome]:
     """Train a group and measure it at the chosen steps and at the last."""
-    trajectory = train_group(
-        cells, device, keep={*records_at, *(FIGURE_2_STEPS if arrays else ())}, tick=tick
-    )
+    trajectory = train_group(cells, device, keep={*records_at, *FIGURE_2_STEPS}, tick=tick)
     examiner = Examiner(cells, trajectory.at[0], device)
     last = max(trajectory.at)
     converged = converged_step(trajectory.losses).tolist()
+    growth = singular_value_growth(trajectory.at).tolist()
     per_step = [
         examiner.records(step, trajectory.at[step]) for step in sorted({*records_at, last}) if step <= last
     ]
     outcomes = []
     for member in range(len(seeds(cells))):
-        records = [{**records[member], "converged_step": converged[member]} for records in per_step]
+        whole = {"converged_step": converged[member], "sigma_k_growth": growth[member]}
+        records = [{**records[member], **whole} for records in per_step]
         kept = {}
         if arrays:
             for step, weights in trajectory.at.items():
@@ -155,9 +161,13 @@ def experiments(scale: Scale) -> list[Experiment]:
         experiment("init_scale", Grid(seed=sweep, init_scale=(0.05, 0.1, 0.14, 0.2))),
         experiment("hidden", Grid(seed=sweep, hidden=(50, 100, 200, 400, 800))),
         experiment(
-            "learning_rate", Grid(seed=sweep, learning_rate=(0.125, 0.25, 0.5, 1.0, 2.0)), steps=2 * steps
+            "learning_rate", Grid(seed=sweep, learning_rate=(0.0625, 0.125, 0.25, 0.5, 1.0)), steps=2 * steps
         ),
-        experiment("relevant_fraction", Grid(seed=sweep, relevant_fraction=(0.3, 0.4, 0.5, 0.6, 0.8))),
+        experiment(
+            "relevant_fraction",
+            Grid(seed=sweep, relevant_fraction=(0.3, 0.4, 0.5, 0.6, 0.8)),
+            learning_rate=0.25,
+        ),
         experiment("sensitivity", Grid(seed=sweep, variant=variants)),
     ]
 

@@ -9,6 +9,7 @@ from rankscope.lab import Verdict, judge
 from rankscope.lab.claim import mean_interval
 from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
+from rankscope.papers.li2024 import theory
 from rankscope.papers.li2024.claims import CLAIMS
 from rankscope.papers.li2024.measurement import FRACTIONS, RANKS
 
@@ -17,24 +18,19 @@ VERDICT_LEVEL = {Verdict.FAILS: 0.0, Verdict.UNDECIDED: 0.5, Verdict.HOLDS: 1.0}
 
 
 def figures(results: Results) -> list[Figure]:
-    """Every figure whose experiments have been run."""
+    """Every figure whose first experiment has been run; panels of experiments that have not are left out."""
     made = {
         "regime": (_figure_1, _figure_2, _figure_3, _alignment),
         "learning_rate": (_convergence,),
+        "relevant_fraction": (_convergence,),
         "steps": (_steps,),
-        "patterns": (_patterns,),
+        "patterns": (_patterns, _figure_3),
         "init_scale": (_init_scale,),
         "hidden": (_hidden,),
         "sensitivity": (_sensitivity,),
     }
-    needs_both = {_convergence: "relevant_fraction", _figure_3: "patterns"}
-    drawn = []
-    for name, functions in made.items():
-        for function in functions:
-            wanted = [f"li2024/{name}", f"li2024/{needs_both.get(function, name)}"]
-            if all(experiment in results.tables for experiment in wanted):
-                drawn.append(function(results))
-    return drawn
+    wanted = [function for name, functions in made.items() if _has(results, name) for function in functions]
+    return [function(results) for function in dict.fromkeys(wanted)]
 
 
 def _figure_1(results: Results) -> Figure:
@@ -83,49 +79,58 @@ def _figure_2(results: Results) -> Figure:
 
 
 def _figure_3(results: Results) -> Figure:
-    table = _table(results, "regime")
-    arrays = [results.arrays(cell) for cell in table["cell"]]
-    place = np.arange(1, len(arrays[0]["neurons/end"]) + 1)
-    sorted_norms = {
-        tag: np.sort(np.stack([cell[f"neurons/{tag}"].numpy() for cell in arrays]), axis=1)
-        for tag in ("start", "end", "update")
-    }
-    small = float(table["update_small_fraction"].mean())
-    pruned = {
-        order: _melt(table, {f"loss_{order}_{f:g}": f for f in FRACTIONS}, "fraction", "loss")
-        for order in ("smallest", "largest")
-    }
-    without = curve(
-        "without the small neurons", _table(results, "patterns"), "patterns", "loss_without_small"
-    )
+    panels = []
+    if _has(results, "regime"):
+        table = _table(results, "regime")
+        arrays = [results.arrays(cell) for cell in table["cell"]]
+        place = np.arange(1, len(arrays[0]["neurons/end"]) + 1)
+        norms = {
+            name: np.sort(np.stack([cell[f"neurons/{tag}"].numpy() for cell in arrays]), axis=1)
+            for tag, name in (
+                ("end", "‖o_i‖, trained"),
+                ("start", "‖o_i‖ at the start"),
+                ("update", "‖Δo_i‖"),
+            )
+        }
+        pruned = [
+            curve(name, _melt(table, {f"loss_{tag}_{f:g}": f for f in FRACTIONS}, "fraction", "loss"), "fraction", "loss")
+            for tag, name in (("smallest", "smallest ‖o_i‖ first"), ("largest", "largest ‖o_i‖ first"),
+                              ("without_largest_updates", "largest ‖Δo_i‖ first, (15)"))
+        ]  # fmt: skip
+        panels += [
+            Panel("A: norms of neurons, each sorted by itself", "neuron", "norm",
+                  [_series(name, place, values) for name, values in norms.items()]),
+            Panel("B: test loss after pruning", "fraction of neurons removed", "hinge loss", pruned),
+        ]  # fmt: skip
+    if _has(results, "patterns"):
+        without = curve(
+            "without the neurons outside ℒ", _table(results, "patterns"), "patterns", "loss_without_small"
+        )
+        bound = Series("1/M", without.x, [1 / float(m) for m in without.x], paper=True)
+        panels.append(Panel("Corollary 1, (14)", "patterns M", "hinge loss", [without, bound], log_x=True))
     return Figure(
         id="li2024-3",
         title="Figure 3: neurons of W_O and what pruning them costs",
         paper_says="About 80 of 200 neurons end with a clearly smaller magnitude (A); pruning the smallest first does no "
         "harm up to 0.4 and more and more beyond (B). Corollary 1: O(1/M) without the small ones, at least Ω(R) without "
         "a fraction R of the large ones.",
-        caption=f"Each curve of A is sorted by itself. A fraction {small:.2f} of the neurons lies in the lower of two "
-        "groups of ‖Δo_i‖. Means over seeds with 95% intervals.",
-        panels=(
-            Panel("A: norms of neurons, sorted", "neuron", "norm",
-                  [_series("‖o_i‖, trained", place, sorted_norms["end"]),
-                   _series("‖o_i‖ at the start", place, sorted_norms["start"]),
-                   _series("‖Δo_i‖", place, sorted_norms["update"])]),
-            Panel("B: test loss after pruning", "fraction of neurons removed", "hinge loss",
-                  [curve(f"{order} first", rows, "fraction", "loss") for order, rows in pruned.items()]),
-            Panel("Corollary 1, (14)", "patterns M", "hinge loss",
-                  [without, Series("1/M", without.x, [1 / float(m) for m in without.x], paper=True)],
-                  log_x=True, log_y=True),
-        ),
-        experiments=("li2024/regime", "li2024/patterns"),
-    )  # fmt: skip
+        caption="Means over seeds with 95% intervals.",
+        panels=panels,
+        experiments=_run_of(results, "regime", "patterns"),
+    )
 
 
 def _alignment(results: Results) -> Figure:
     arrays = [results.arrays(cell) for cell in _table(results, "regime")["cell"]]
 
+    means = {
+        name: np.stack([cell[f"alignment/{name}"].numpy() for cell in arrays]).mean(0)
+        for name in ("w_q", "w_k", "w_v")
+    }
+    leak = {name: float(mean[:2, 2:].mean()) for name, mean in means.items()}
+
     def panel(name: str, title: str) -> Panel:
-        mean = np.stack([cell[f"alignment/{name}"].numpy() for cell in arrays]).mean(0)
+        mean = means[name]
         labels = [f"μ{place}" for place in range(1, len(mean) + 1)]
         limit = float(np.abs(mean).max())
         return Panel(
@@ -133,7 +138,7 @@ def _alignment(results: Results) -> Figure:
             heat_map=HeatMap(
                 x=labels, y=labels, values=mean.tolist(),
                 text=[[f"{value:.4f}" for value in row] for row in mean],
-                marks=[["" for _ in row] for row in mean], levels=(-limit, limit),
+                marks=[["" for _ in row] for row in mean], levels=(-limit, limit), scale=True,
             ),
         )  # fmt: skip
 
@@ -141,31 +146,33 @@ def _alignment(results: Results) -> Figure:
         id="li2024-alignment",
         title="Theorem 1 at a glance: μ'ᵀΔWμ for every pair of patterns",
         paper_says="Every pattern is mapped onto the relevant ones (μ1, μ2): what is large stands in the first two rows.",
-        caption="Mean over seeds; blue is positive, orange negative, each panel on its own scale. Q: irrelevant patterns "
-        "lean to the relevant ones, but little. K: the same rows are negative: irrelevant keys are pushed away. V: the "
-        "first two columns are full in every single seed, for W_V writes where the random W_O reads; the mean hides it.",
+        caption="Mean over seeds; blue is positive, orange negative. From irrelevant patterns onto relevant ones, on "
+        f"average: {leak['w_q']:+.4f} in Q, {leak['w_k']:+.4f} in K, {leak['w_v']:+.4f} in V. The mean hides what differs "
+        "from seed to seed: W_V writes where a random W_O reads.",
         panels=(panel("w_q", "ΔW_Q"), panel("w_k", "ΔW_K"), panel("w_v", "ΔW_V")),
         experiments=("li2024/regime",),
     )
 
 
 def _convergence(results: Results) -> Figure:
-    rate = curve("measured", _table(results, "learning_rate"), "learning_rate", "converged_step")
-    share = curve("measured", _table(results, "relevant_fraction"), "relevant_fraction", "converged_step")
+    panels = []
+    for name, title, letter, power, law in (
+        ("learning_rate", "against the learning rate", "η", theory.STEPS_AGAINST_RATE, "η^(−3/5)"),
+        ("relevant_fraction", "against the relevant fraction", "α", theory.STEPS_AGAINST_FRACTION, "1/α"),
+    ):
+        if _has(results, name):
+            measured = curve("measured", _table(results, name), name, "converged_step")
+            series = [measured, _power(measured, power, law)]
+            panels.append(Panel(title, letter, "steps", series, log_x=True, log_y=True))
     return Figure(
         id="li2024-convergence",
         title="Theorem 1: steps until the loss is gone",
         paper_says="T = Θ(η^(−3/5) α_*^(−1)).",
-        caption="First step at which the training loss, averaged over 8 batches, is under 0.05. Dashed: the theorem's "
+        caption="First step around which the training loss, averaged over 8 batches, is under 0.05. Dashed: the theorem's "
         "power through the middle value.",
-        panels=(
-            Panel("against the learning rate", "η", "steps", [rate, _power(rate, -0.6, "η^(−3/5)")],
-                  log_x=True, log_y=True),
-            Panel("against the relevant fraction", "α", "steps", [share, _power(share, -1.0, "1/α")],
-                  log_x=True, log_y=True),
-        ),
-        experiments=("li2024/learning_rate", "li2024/relevant_fraction"),
-    )  # fmt: skip
+        panels=panels,
+        experiments=_run_of(results, "learning_rate", "relevant_fraction"),
+    )
 
 
 def _steps(results: Results) -> Figure:
@@ -205,8 +212,8 @@ def _patterns(results: Results) -> Figure:
         title="Theorem 1 against the number of patterns M",
         paper_says="(8): irrelevant patterns are mapped onto relevant ones by Ω(1); (9): μᵀΔW_Vμ ≥ Ω(1); every leak "
         "falls at least like 1/M; (10): μᵀΔW_Vμ ≥ Ω(1/M) on irrelevant ones.",
-        caption="dim = rank = value_rank = M. Left: what must stay up (least over patterns). Right: what must fall "
-        "(greatest over patterns).",
+        caption="dim = rank = value_rank = M, noise bounded by 2/M, batch ≥ M. Left: what must stay up (least over "
+        "patterns). Right: what must fall (greatest over patterns).",
         panels=(
             Panel("lower bounds", "patterns M", "alignment",
                   named(("(8) Q, irrelevant to relevant", "q_irrelevant_to_relevant"),
@@ -246,17 +253,19 @@ def _hidden(results: Results) -> Figure:
             title, "neurons m", "size", [*series, _power(series[0], -0.5, "∝ 1/√m")], log_x=True, log_y=True
         )
 
+    rows, sides = (("update", "Δo"), ("o", "o")), (("plus", ">"), ("minus", "<"))
     return Figure(
         id="li2024-neurons",
         title="Theorem 1 against the number of neurons m",
         paper_says="(11), (12): neurons of ℒ reach Ω(1/√m) on their own pattern; all others stay at O(1/√m), (13) too as "
         "the corollary needs it; |ℒ| = Θ(m).",
-        caption="ℒ is the upper of two clusters of ‖Δo_i‖; its members by their median, the others by their greatest.",
+        caption="ℒ is the upper of two clusters of ‖Δo_i‖.",
         panels=(
-            panel("in ℒ: along the own pattern", [("Δo, a > 0", "update_large_on_own_plus"),
-                  ("Δo, a < 0", "update_large_on_own_minus"), ("o, a > 0", "o_large_on_own_plus")]),
-            panel("outside ℒ", [("Δo elsewhere, a > 0", "update_small_on_other_plus"),
-                  ("‖Δo‖", "update_small_norm"), ("o elsewhere, a > 0", "o_small_on_other_plus")]),
+            panel("in ℒ: least along the own pattern", [(f"{row}, a {sign} 0", f"{tag}_large_on_own_{side}")
+                  for tag, row in rows for side, sign in sides]),
+            panel("outside ℒ: greatest along any other", [(f"{row}, a {sign} 0", f"{tag}_small_on_other_{side}")
+                  for tag, row in rows for side, sign in sides]),
+            panel("outside ℒ: greatest norm", [(f"‖{row}‖", f"{tag}_small_norm") for tag, row in rows]),
             Panel("1 − |ℒ|/m", "neurons m", "fraction",
                   [curve("measured", table, "hidden", "update_small_fraction")], log_x=True),
         ),
@@ -290,6 +299,14 @@ def _sensitivity(results: Results) -> Figure:
         ),
         experiments=("li2024/sensitivity",),
     )  # fmt: skip
+
+
+def _has(results: Results, name: str) -> bool:
+    return f"li2024/{name}" in results.tables
+
+
+def _run_of(results: Results, *names: str) -> tuple[str, ...]:
+    return tuple(f"li2024/{name}" for name in names if _has(results, name))
 
 
 def _table(results: Results, name: str, *, last: bool = True) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 Columns are named after what they are; in brackets the equation or figure they serve.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -44,6 +44,7 @@ LABELS = {
     "v_irrelevant_self": "μᵀΔW_Vμ (irrelevant μ)",
     "v_irrelevant_leak": "μ'ᵀΔW_Vμ (irrelevant μ)",
     "update_small_norm": "‖Δo_i‖ outside ℒ",
+    "o_small_norm": "‖o_i‖ outside ℒ",
     **{
         f"{tag}_{group}_{side}": f"|{row}·{target}|, {'in' if group.startswith('large') else 'outside'} ℒ, a {sign} 0"
         for tag, row in (("o", "o_i"), ("update", "Δo_i"))
@@ -106,13 +107,16 @@ class Examiner:
         return columns
 
     def pruning(self, weights: Weights, parts: Tensor) -> Columns:
-        """Loss with a fraction of neurons removed, by magnitude of W_O's rows [figure 3B, corollary 1]."""
-        size = magnitudes(weights["w_o"])
-        return {
-            f"loss_{order}_{fraction:g}": self.loss(without(parts, pruned_mask(size, fraction, order)))
-            for order in Order
-            for fraction in FRACTIONS
-        }
+        """Loss with a fraction of neurons removed, by ‖o_i‖ [figure 3B] and, the largest, by ‖Δo_i‖ as in ℒ [(15)]."""
+        size, update = magnitudes(weights["w_o"]), magnitudes(weights["w_o"] - self.start["w_o"])
+        columns: Columns = {}
+        for fraction in FRACTIONS:
+            for order in Order:
+                gone = pruned_mask(size, fraction, order)
+                columns[f"loss_{order}_{fraction:g}"] = self.loss(without(parts, gone))
+            gone = pruned_mask(update, fraction, Order.LARGEST)
+            columns[f"loss_without_largest_updates_{fraction:g}"] = self.loss(without(parts, gone))
+        return columns
 
     def alignments(self, weights: Weights) -> Columns:
         """The extremes of μ'ᵀΔWμ that each inequality of theorem 1 bounds [(7) to (10)].
@@ -142,8 +146,8 @@ class Examiner:
         """The set ℒ of neurons that grew, what they point at, and what the others are [(11) to (14)].
 
         ℒ is the upper of two clusters of ‖Δo_i‖. A neuron's own pattern is μ_1 if a_i > 0 and μ_2 otherwise (with
-        one output vector per position the sign of their mean decides). Half of ℒ is again a constant fraction of
-        all neurons, so what ℒ must reach is measured by its median; what the others must not exceed, by the greatest.
+        one output vector per position the sign of their mean decides). A "≥" bounds the least of ℒ, a "≤" the greatest
+        of the others.
         """
         update = weights["w_o"] - self.start["w_o"]
         large = large_neurons(magnitudes(update))
@@ -161,22 +165,30 @@ class Examiner:
             mine = along.gather(-1, own).squeeze(-1)
             rest = along.scatter(-1, own, 0.0).amax(-1)
             for side, chosen in (("plus", sign > 0), ("minus", sign <= 0)):
-                columns[f"{tag}_large_on_own_{side}"] = (
-                    mine.where(large & chosen, torch.nan).nanmedian(-1).values
-                )
+                columns[f"{tag}_large_on_own_{side}"] = mine.where(large & chosen, torch.inf).amin(-1)
                 columns[f"{tag}_small_on_other_{side}"] = rest.where(~large & chosen, 0.0).amax(-1)
             columns[f"{tag}_small_norm"] = magnitudes(rows).where(~large, 0.0).amax(-1)
         return columns
 
 
 def converged_step(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]:
-    """The first step at which the training loss, averaged over the last few batches, is small; NaN if never."""
+    """The first step around which the training loss, averaged over a few batches, is small; NaN if never."""
     window = losses.unfold(0, CONVERGED_OVER, 1).mean(-1) if len(losses) >= CONVERGED_OVER else losses[:0]
     below = window < CONVERGED_LOSS
     first = (
         below.to(losses.dtype).argmax(0) if len(below) else torch.zeros(losses.shape[1], device=losses.device)
     )
-    return (first + CONVERGED_OVER).to(losses.dtype).where(below.any(0), torch.nan)
+    centre = (CONVERGED_OVER + 1) / 2  # the window that starts at step 1 speaks of its middle
+    return (first + centre).to(losses.dtype).where(below.any(0), torch.nan)
+
+
+def singular_value_growth(at: Mapping[int, Weights]) -> Float[Tensor, " member"]:
+    """The least factor by which σ₁ or σ₂ of ΔW_K changes from one kept step to the next [figure 2]."""
+    steps = sorted(step for step in at if step > 0)
+    values = torch.stack(
+        [torch.linalg.svdvals((at[step]["w_k"] - at[0]["w_k"]).cpu())[:, :2] for step in steps]
+    )
+    return (values[1:] / values[:-1]).amin((0, 2))
 
 
 def _diagonal(matrix: Float[Tensor, "*batch pattern pattern"]) -> Float[Tensor, "*batch pattern"]:

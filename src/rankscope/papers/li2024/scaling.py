@@ -16,8 +16,8 @@ AXES = {
 }  # fmt: skip
 """The paper's letter for each axis of a sweep."""
 
-FLOOR = 1e-6
-"""Stands in for a value at or below zero when a logarithm is taken."""
+POSITIVE = 1e-6
+"""What a quantity must reach to count as positive at all."""
 
 
 def per_seed(table: pd.DataFrame, column: str) -> tuple[float, ...]:
@@ -28,35 +28,63 @@ def per_seed(table: pd.DataFrame, column: str) -> tuple[float, ...]:
 def exponents(
     table: pd.DataFrame, axis: str, column: str, *, scale: Callable[[np.ndarray], np.ndarray] = np.log
 ) -> tuple[float, ...]:
-    """The slope of log(column) against scale(axis), by least squares, one a seed."""
+    """The slope of log(column) against scale(axis), by least squares, one a seed; NaN where the column is not positive."""
     slopes = []
     for _, rows in table.groupby("seed", sort=True):
+        y = rows[column].to_numpy(dtype=float)
         x = scale(rows[axis].to_numpy(dtype=float))
-        y = np.log(np.maximum(rows[column].to_numpy(dtype=float), FLOOR))
-        slopes.append(float(np.polyfit(x, y, 1)[0]) if np.isfinite(y).all() else float("nan"))
+        slopes.append(float(np.polyfit(x, np.log(y), 1)[0]) if (y > 0).all() else float("nan"))
     return tuple(slopes)
 
 
-def at_least(table: pd.DataFrame, axis: str, column: str, power: float) -> Check:
-    """column ≥ Ω(axis^power): along the sweep it must not fall faster; what is not positive fails anyway."""
-    if bool((table.groupby(axis)[column].mean() <= 0).any()):
+def at_least(
+    table: pd.DataFrame,
+    axis: str,
+    column: str,
+    power: float,
+    *,
+    scale: Callable[[np.ndarray], np.ndarray] = np.log,
+) -> Check:
+    """column ≥ Ω(exp(scale(axis))^power): it must be positive, and not fall faster along the sweep."""
+    if bool((table[column] <= 0).any()):
         least = table.groupby("seed", sort=True)[column].min()
-        return Check(f"least over {AXES[axis]} of {LABELS[column]}", tuple(least.astype(float)), AtLeast(0.0))
-    what = f"exponent in {AXES[axis]} of {LABELS[column]}"
-    return Check(what, exponents(table, axis, column), AtLeast(power - MARGIN))
+        return Check(
+            f"least over {AXES[axis]} of {LABELS[column]}", tuple(least.astype(float)), AtLeast(POSITIVE)
+        )
+    inside = AXES[axis] if scale is np.log else f"log {AXES[axis]}"
+    what = f"exponent in {inside} of {LABELS[column]}"
+    return Check(what, exponents(table, axis, column, scale=scale), AtLeast(power - MARGIN))
 
 
 def at_most(
     table: pd.DataFrame, axis: str, column: str, power: float, *, axis_to_zero: bool = False
 ) -> Check:
-    """column ≤ O(axis^power) as the axis grows, or as it falls to zero; what is never positive holds anyway.
+    """column ≤ O(axis^power) as the axis grows, or as it falls to zero.
 
     Towards infinity the column must fall at least as fast (exponent ≤ power); towards zero, too (exponent ≥ power).
+    What is never positive holds anyway. Where it changes sign there is no exponent: then column/axis^power, which must
+    stay bounded, may not grow by more than a tenth of its size with each factor e of the axis.
     """
     if bool((table.groupby(axis)[column].mean() <= 0).all()):
         greatest = table.groupby("seed", sort=True)[column].max()
         return Check(
             f"greatest over {AXES[axis]} of {LABELS[column]}", tuple(greatest.astype(float)), AtMost(0.0)
         )
+    if bool((table[column] <= 0).any()):
+        sign = -1.0 if axis_to_zero else 1.0
+        growths = tuple(sign * growth for growth in _growths(table, axis, column, power))
+        return Check(
+            f"growth with log {AXES[axis]} of {LABELS[column]} over its bound", growths, AtMost(MARGIN)
+        )
     bound = AtLeast(power - MARGIN) if axis_to_zero else AtMost(power + MARGIN)
     return Check(f"exponent in {AXES[axis]} of {LABELS[column]}", exponents(table, axis, column), bound)
+
+
+def _growths(table: pd.DataFrame, axis: str, column: str, power: float) -> list[float]:
+    """The slope of column/axis^power against log(axis), over its greatest size, one a seed."""
+    growths = []
+    for _, rows in table.groupby("seed", sort=True):
+        x = rows[axis].to_numpy(dtype=float)
+        scaled = rows[column].to_numpy(dtype=float) / x**power
+        growths.append(float(np.polyfit(np.log(x), scaled, 1)[0] / np.abs(scaled).max()))
+    return growths

@@ -11,7 +11,7 @@ STEPS_AGAINST_FRACTION = -1.0
 
 
 class DirectionGains(NamedTuple):
-    """The two singular values of the first attention update, up to a common factor."""
+    """The two singular values of the expected first update of W_KᵀW_Q, up to a common factor; all others are zero."""
 
     together: float
     apart: float
@@ -20,20 +20,17 @@ class DirectionGains(NamedTuple):
 def direction_gains(patterns: int, relevant: float, confusion: float) -> DirectionGains:
     """Singular values of E[∂(yF)/∂(W_KᵀW_Q)] at uniform attention, where W_O W_V reads μ_1 − μ_2.
 
-    With G[key, query] the expected pull on a pair of patterns, α = `relevant`, κ = `confusion`, g = α − κ, a key μ_1
-    is worth +1 for label +1 and −1 for label −1, so its score is pulled by p_key (±1 − g) per query, averaged over
-    both labels and weighted by how often the query occurs:
+    With α = `relevant`, κ = `confusion`, ρ = (1−α−κ)/(M−2) and g = α − κ (the output at uniform attention), label +1 pulls
+    the score of a key by its frequency times (its worth − g), for each query as often as it occurs:
 
-        c = ½[α·α(1−g) − κ·κ(1+g)]                query μ_1, key μ_1
-        e = ½[−α·κ(1+g) + κ·α(1−g)] = −α·κ·g      query μ_1, key μ_2
-        w = ½[α(1−g) − κ(1+g)]·(1−α−κ)/(M−2)      an irrelevant query, key μ_1 or μ_2
+        k = (α(1−g), −κ(1+g), −ρg, …, −ρg)   keys       q = (α, κ, ρ, …, ρ)   queries
 
-    On (μ_1+μ_2)/√2 the keys see the queries with weight √((c+e)² + 2(M−2)w²), on (μ_1−μ_2)/√2 with |c−e|.
-    Irrelevant keys are pulled down together; that adds to the first direction only and is left out.
+    Label −1 swaps μ_1 and μ_2. So E = ½(k qᵀ + k' q'ᵀ) = k_s q_sᵀ + k_a q_aᵀ with the symmetric and antisymmetric halves,
+    which are orthogonal: rank two, with singular values |k_s||q_s| (towards μ_1+μ_2) and |k_a||q_a| (along μ_1−μ_2).
 
-    >>> few, many = direction_gains(20, 0.1, 0.0), direction_gains(20, 0.5, 0.0)
-    >>> few.together / few.apart > 2.5 > 1.1 > many.together / many.apart
-    True
+    >>> few, many = direction_gains(20, 0.1, 0.05), direction_gains(20, 0.4, 0.1)
+    >>> round(few.together / few.apart, 2), round(many.together / many.apart, 2)
+    (1.95, 0.68)
     """
     if patterns < 3 or not 0 <= confusion < relevant or relevant + confusion > 1:
         raise InputError(
@@ -41,9 +38,10 @@ def direction_gains(patterns: int, relevant: float, confusion: float) -> Directi
             "needs patterns ≥ 3 and 0 ≤ confusion < relevant with a sum ≤ 1."
         )
     gap = relevant - confusion
-    same = 0.5 * (relevant**2 * (1 - gap) - confusion**2 * (1 + gap))
-    cross = -relevant * confusion * gap
-    pull = 0.5 * (relevant * (1 - gap) - confusion * (1 + gap))
-    irrelevant = pull * (1 - relevant - confusion) / (patterns - 2)
-    together = math.hypot(same + cross, math.sqrt(2 * (patterns - 2)) * irrelevant)
-    return DirectionGains(together, abs(same - cross))
+    others = math.sqrt(patterns - 2) * (1 - relevant - confusion) / (patterns - 2)
+    winner, loser = relevant * (1 - gap), -confusion * (1 + gap)
+    together = math.hypot((winner + loser) / math.sqrt(2), others * gap) * math.hypot(
+        (relevant + confusion) / math.sqrt(2), others
+    )
+    apart = (winner - loser) * (relevant - confusion) / 2
+    return DirectionGains(together, apart)

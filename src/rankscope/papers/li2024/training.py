@@ -41,7 +41,7 @@ def together(cell: Cell) -> Hashable:
     """What members of one ensemble must share: every shape, and the kind of noise. Numbers may differ."""
     task, model, train = tasks([cell])[0], models([cell])[0], trains([cell])[0]
     return (
-        task.dim, task.tokens, task.patterns, task.noise.kind, model.rank, model.value_rank, model.hidden,
+        task.dim, task.tokens, task.patterns, task.token_noise.kind, model.rank, model.value_rank, model.hidden,
         model.output.value, train.steps, train.batch, train.samples,
     )  # fmt: skip
 
