@@ -112,9 +112,8 @@ def run(
                 for future in ready:
                     group = running.pop(future)
                     outcomes, seconds = future.result()
-                    cost = Cost(
-                        device_name(device), "float32", seconds / len(group.cells), peak_memory(device)
-                    )
+                    share = seconds / len(group.cells)
+                    cost = Cost(device_name(device), group.experiment.dtype, share, peak_memory(device))
                     store.add(group.cells, outcomes, cost)
         except BaseException:
             stop.set()
