@@ -28,7 +28,7 @@ def _claim(
         paper_value=value,
         experiment=f"amsel2024/computed-{experiment}",
         figure=f"amsel2024-{figure}",
-        checks=check,
+        checks=check if over == "seeds" else checks.of_one_seed(check),
         replicas=over,
     )
 

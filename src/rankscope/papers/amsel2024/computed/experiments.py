@@ -28,9 +28,7 @@ def experiments(scale: Scale) -> list[Experiment]:
     """Every computed experiment at a scale."""
     seeds, dims = range(SEEDS[scale]), DIMS[scale]
     small = scale is Scale.SMOKE
-    votes, draws = (
-        (Draws(samples=4_000), Draws(samples=20_000)) if small else (Draws(), Draws(samples=100_000))
-    )
+    votes, draws = Draws(samples=4_000 if small else 20_000), Draws(samples=10_000 if small else 40_000)
     shapes = {
         f"dim {dim}, {heads} heads": {"dim": dim, "heads": heads}
         for dim, sizes in HEADS[scale].items()

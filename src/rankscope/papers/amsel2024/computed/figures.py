@@ -120,7 +120,7 @@ def _random_features(results: Results) -> Figure:
         ("true error of those weights", "true_error", Mark.LINE),
         ("simulated", "simulated", Mark.POINTS),
         ("best weights, same heads", "optimum", Mark.LINE),
-        ("independent heads", "independent", Mark.LINE),
+        ("independent heads", "independent", Mark.POINTS),
         ("prediction for them", "prediction", Mark.LINE),
         ("bound, attained at rank 1", "infimum", Mark.LINE),
     )
@@ -130,14 +130,14 @@ def _random_features(results: Results) -> Figure:
         printed = curve("as published", part, "heads", "printed")
         series = [curve(name, part, "heads", column, mark=mark) for name, column, mark in columns]
         paper = Series(printed.name, printed.x, printed.y, paper=True)
-        panels.append(Panel(f"dim {dim}", "heads", "error", [*series, paper], log_x=True, log_y=True))
+        panels.append(Panel(f"dim {dim}", "heads", "error", [*series, paper], log_x=True))
     return Figure(
         id="amsel2024-random-features",
         title="Random rank-1 heads with the best weights, corrected",
         paper_says="Is the lower bound tight? Pretty much: just use random rank-1 heads.",
         caption="Dashed: as published, with keys that were not brought back to length 1. Those weights have the true "
-        "error above it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound. "
-        "Means over seeds with 95% intervals.",
+        "error above it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the "
+        "bound. Means over seeds with 95% intervals.",
         panels=panels,
         experiments=_names("random-features"),
     )
@@ -196,16 +196,20 @@ def _softmax(results: Results) -> Figure:
 def _lemmas(results: Results) -> Figure:
     counts, representer = _table(results, "counts"), _table(results, "representer")
     first = counts[counts["seed"] == counts["seed"].min()]
-    columns = {"found, V ∝ I": "found_identity", "found, random V": "found_any", "C(r+l, l)": "slide"}
+    columns = (
+        ("C(r+l, l)", "slide", Mark.BAR),
+        ("found, V ∝ I", "found_identity", Mark.POINTS),
+        ("found, random V", "found_any", Mark.POINTS),
+    )
     bars = [
         Series(
             name,
             first["shape"].tolist(),
             first[column].astype(float).tolist(),
-            mark=Mark.POINTS,
-            paper=column == "slide",
+            mark=mark,
+            paper=mark is Mark.BAR,
         )
-        for name, column in columns.items()
+        for name, column, mark in columns
     ]
     norms = [
         Series(f"dim {dim}", *_xy(part["cut"], part["norm"]))
@@ -218,10 +222,10 @@ def _lemmas(results: Results) -> Figure:
         title="The lemmas of the proof, checked numerically",
         paper_says="A head touches at most C(r+l, l) harmonics of degree l; sgn = T u for some u; the T(Y ⊗ Y) are "
         "orthogonal.",
-        caption="Left: harmonics that a random head is not orthogonal to, by quadrature; the slide's count (dashed) is "
+        caption="Left: harmonics that a random head is not orthogonal to, by quadrature; the slide's count (bars) is "
         "exceeded for arbitrary V. Right: the norm of u when its series is cut; it never settles.",
         panels=(
-            Panel("touched harmonics", "", "harmonics", bars),
+            Panel("touched harmonics", "dim, rank, degree", "harmonics", bars),
             Panel("norm of u, cut", "cut at degree", "‖u‖", norms, log_x=True, log_y=True),
         ),
         experiments=_names("counts", "representer", "orthogonality"),

@@ -54,7 +54,7 @@ def representer(cell: Cell) -> Records:
 def floors(cell: Cell) -> Records:
     """LB over ranks and heads: curves to draw, standard scaling at every rank, and Theorem 2's first regime."""
     dim = setting_of(cell, Dim).dim
-    curves = [(rank, 2**power) for rank in _powers_of_two(dim) for power in range(0, 33, 2)]
+    curves = [(rank, 2**power) for rank in _powers_of_two(dim) for power in range(33)]
     standard = [(rank, dim // rank) for rank in range(1, dim + 1)]
     high_accuracy = [
         (rank, 2 ** math.floor(regimes.high_accuracy_exponent(dim, rank)))
@@ -116,7 +116,7 @@ def counts(cell: Cell) -> Records:
         }
         records.append(
             {
-                "shape": f"d={dim}, r={rank}, l={degree}",
+                "shape": f"{dim}, {rank}, {degree}",
                 **found,
                 "exact_identity": counting.touched_dim(*shape),
                 "bound_any": counting.touched_dim_any_values(*shape),
