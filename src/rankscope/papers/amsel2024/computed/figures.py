@@ -145,13 +145,6 @@ def _random_features(results: Results) -> Figure:
 
 def _majority(results: Results) -> Figure:
     votes, needed = _table(results, "majority"), _table(results, "votes-needed")
-    series = []
-    for dim in sorted(votes["dim"].unique()):
-        part = votes[votes["dim"] == dim]
-        series += [
-            curve(f"exact, dim {dim}", part, "heads", "exact"),
-            curve(f"simulated, dim {dim}", part, "heads", "simulated", mark=Mark.POINTS),
-        ]
     by_failure = [
         Series(f"failure {failure:g}", *_xy(part["dim"], part["heads"]))
         for failure, part in ((f, needed[needed["failure"] == f]) for f in sorted(needed["failure"].unique()))
@@ -165,7 +158,7 @@ def _majority(results: Results) -> Figure:
         caption="Two points. The heads are right independently only given the points: failure falls like ½√(d/H), not "
         "exponentially. Dashed: d/(4δ²) at the smallest δ.",
         panels=(
-            Panel("failure of the vote", "heads", "P[wrong]", series, log_x=True, log_y=True),
+            Panel("failure of the vote", "heads", "P[wrong]", _beside_formula(votes, "heads", "exact"), log_x=True, log_y=True),
             Panel("heads needed", "dim", "heads",
                   [*by_failure, Series("d/(4δ²)", *_xy(rule["dim"], rule["rule"]), paper=True)], log_x=True, log_y=True),
         ),
@@ -175,13 +168,7 @@ def _majority(results: Results) -> Figure:
 
 def _softmax(results: Results) -> Figure:
     table = _table(results, "softmax")
-    series = []
-    for dim in sorted(table["dim"].unique()):
-        part = table[table["dim"] == dim]
-        series += [
-            curve(f"formula, dim {dim}", part, "beta", "formula"),
-            curve(f"simulated, dim {dim}", part, "beta", "simulated", mark=Mark.POINTS),
-        ]
+    series = _beside_formula(table, "beta", "formula")
     return Figure(
         id="amsel2024-softmax",
         title="One full-rank softmax head",
@@ -230,6 +217,18 @@ def _lemmas(results: Results) -> Figure:
         ),
         experiments=_names("counts", "representer", "orthogonality"),
     )
+
+
+def _beside_formula(table: pd.DataFrame, x: str, formula: str) -> list[Series]:
+    """For every dim the formula as a line and the simulation as points."""
+    series = []
+    for dim in sorted(table["dim"].unique()):
+        part = table[table["dim"] == dim]
+        series += [
+            curve(f"{formula}, dim {dim}", part, x, formula),
+            curve(f"simulated, dim {dim}", part, x, "simulated", mark=Mark.POINTS),
+        ]
+    return series
 
 
 def _table(results: Results, name: str) -> pd.DataFrame:
