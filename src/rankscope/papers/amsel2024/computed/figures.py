@@ -158,7 +158,8 @@ def _majority(results: Results) -> Figure:
         caption="Two points. The heads are right independently only given the points: failure falls like ½√(d/H), not "
         "exponentially. Dashed: d/(4δ²) at the smallest δ.",
         panels=(
-            Panel("failure of the vote", "heads", "P[wrong]", _beside_formula(votes, "heads", "exact"), log_x=True, log_y=True),
+            Panel("failure of the vote", "heads", "P[wrong]", _beside_formula(votes, "heads", "exact"),
+                  log_x=True, log_y=True),
             Panel("heads needed", "dim", "heads",
                   [*by_failure, Series("d/(4δ²)", *_xy(rule["dim"], rule["rule"]), paper=True)], log_x=True, log_y=True),
         ),
