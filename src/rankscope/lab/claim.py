@@ -173,6 +173,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     count = len(values)
     if count < 2:
         return -math.inf, math.inf
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * float(np.std(values, ddof=1)) / math.sqrt(count)
+    spread = float(np.std(values, ddof=1)) / math.sqrt(count)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * spread
     mean = float(np.mean(values))
     return mean - half, mean + half
