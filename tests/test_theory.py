@@ -58,7 +58,7 @@ def test_plan_without_a_budget_takes_that_of_the_standard_layer():
     table = theory.plan(512)
     standard = table[(table["rank"] == 64) & (table["value_rank"] == 64)].iloc[0]
     assert standard["heads"] == 8
-    assert standard["nearest_model"] == "Transformer"
+    assert standard["nearest_model"] == "Transformer (Attention is all you need)"
     assert table["params"].max() <= 4 * 512**2
     assert list(theory.plan(64, kv_cache=256, error=0.05).columns) == list(table.columns)
     assert "one attention layer" in theory.COVERS

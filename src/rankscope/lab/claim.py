@@ -104,7 +104,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper and the pure function that checks it on a table of its experiment."""
+    """A statement of a paper and the pure function that checks it on a table of its experiment.
+
+    `replicas` names what the values of a check are taken over: seeds, or dims where nothing is random.
+    """
 
     id: str
     source: str
@@ -113,6 +116,7 @@ class Claim:
     experiment: str
     figure: str
     checks: Callable[[pd.DataFrame], Sequence[Check]]
+    replicas: str = "seeds"
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class Judgement:
             Verdict.FAILS: f"{agree} of {total} checks fail: ",
             Verdict.UNDECIDED: f"{agree} of {total} checks undecided: ",
         }[self.verdict]
-        return f"{lead if total > 1 else ''}{check} (95% interval over {self.seeds} seeds)."
+        return f"{lead if total > 1 else ''}{check} (95% interval over {self.seeds} {self.claim.replicas})."
 
 
 def judge(claim: Claim, table: pd.DataFrame) -> Judgement:
@@ -169,6 +173,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     count = len(values)
     if count < 2:
         return -math.inf, math.inf
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * float(np.std(values, ddof=1)) / math.sqrt(count)
+    spread = float(np.std(values, ddof=1)) / math.sqrt(count)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * spread
     mean = float(np.mean(values))
     return mean - half, mean + half

@@ -95,7 +95,7 @@ class Experiment:
     """A base setting, a grid over it, and the function that runs a group of its cells.
 
     `together` tells which cells may share a group (equal keys stack into one ensemble), `ticks` how often the run
-    of a cell calls back, and `probe` measures the seconds a group takes for one tick. `dtype` is what it computes in.
+    of a cell calls back, `probe` measures the seconds a group takes for one tick, and `dtype` is what it computes in.
     """
 
     name: str

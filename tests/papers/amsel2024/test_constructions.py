@@ -9,17 +9,13 @@ import torch
 from rankscope.core import InputError, stream
 from rankscope.models.attention import RankAttention
 from rankscope.models.selection import Selection
-from rankscope.papers.amsel2024.constructions.exact import (
-    error_two_independent,
-    error_two_orthonormal,
-    failure_rate,
-    head_agreement,
-    target_advantage,
-    target_agreement,
-)
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
 from rankscope.papers.amsel2024.constructions.majority_vote import MajorityVote
-from rankscope.papers.amsel2024.constructions.random_heads import RandomHeads, optimal_weights, random_heads
+from rankscope.papers.amsel2024.constructions.random_heads import RandomHeads, random_heads
+from rankscope.papers.amsel2024.theory.agreement import head_agreement, target_agreement
+from rankscope.papers.amsel2024.theory.majority import failure_rate
+from rankscope.papers.amsel2024.theory.random_heads import best_error
+from rankscope.papers.amsel2024.theory.softmax_head import error_two_independent, error_two_orthonormal
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target, sample
 
 F64 = torch.float64
@@ -148,7 +144,6 @@ def test_no_other_weights_do_better():
     drawn = random_heads(6, 12, stream(4, "heads"))
     for shift in torch.randn(20, 12, generator=stream(5, "shifts"), dtype=F64):
         assert RandomHeads(drawn.q, drawn.k, drawn.weights + 0.1 * shift).error > drawn.error
-    assert optimal_weights(drawn.q, drawn.k).equal(drawn.weights)
 
 
 def test_more_heads_err_less():
@@ -165,20 +160,7 @@ def test_a_written_out_example():
     b = torch.tensor([0.592410316399490637, 0.621109813148252969, 0.577630122730911994], dtype=F64)
     torch.testing.assert_close(target_agreement(q, k), b, rtol=0, atol=1e-14)
     assert head_agreement(q, k)[0, 2].item() == pytest.approx(0.489371906523580025, abs=1e-15)
-    assert RandomHeads(q, k, optimal_weights(q, k)).error == pytest.approx(0.459785409275812512, abs=1e-14)
-
-
-@pytest.mark.parametrize("dim", [2, 4, 6])
-def test_target_advantage_against_closed_forms(dim):
-    theta = torch.linspace(0.01, math.pi / 2, 25, dtype=F64)
-    cot = 1 / theta.tan()
-    closed = {
-        2: 0.5 - 2 * theta**2 / math.pi**2,
-        4: 0.5 - (2 / math.pi**2) * (theta**2 + theta * cot),
-        6: 0.5 - (4 * theta**2 + 5 * theta * cot + cot**2 * (1 - theta * cot)) / (2 * math.pi**2),
-    }[dim]
-    torch.testing.assert_close(target_advantage(dim, theta.cos()), closed, rtol=0, atol=1e-10)
-    torch.testing.assert_close(target_advantage(dim, -theta.cos()), -closed, rtol=0, atol=1e-10)
+    assert RandomHeads(q, k, best_error(q, k).weights).error == pytest.approx(0.459785409275812512, abs=1e-14)
 
 
 def test_what_the_constructions_refuse():
@@ -187,7 +169,7 @@ def test_what_the_constructions_refuse():
     with pytest.raises(InputError, match=re.escape("temperature=-1.0: softmax(β Xᵀy) needs β ≥ 0")):
         full_rank_head(8, temperature=-1.0)
     with pytest.raises(InputError, match="k is not of unit length"):
-        head_agreement(torch.eye(3), 2 * torch.eye(3))
+        RandomHeads(torch.eye(3), 2 * torch.eye(3), torch.ones(3))
 
 
 def test_constructions_are_attention_layers():

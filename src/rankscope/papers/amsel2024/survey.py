@@ -4,11 +4,10 @@
 expert in a mixture). Every row names its `source`; a value the talk's table does not have is explained there.
 """
 
-from importlib.resources import files
-
 import pandas as pd
 
 from rankscope.models.attention import attention_parameters
+from rankscope.papers.amsel2024.theory.published_models import survey_rows
 
 TALK_ROWS = 13
 
@@ -20,8 +19,7 @@ def survey() -> pd.DataFrame:
     attention_parameters   of one layer, weights only, its projections written out in full; a model that
                            factors them further (DeepSeek's latent attention) has fewer
     """
-    with files("rankscope.papers.amsel2024").joinpath("survey.csv").open(encoding="utf-8") as file:
-        table = pd.read_csv(file)
+    table = survey_rows()
     table["budget"] = table["rank"] * table["heads"] / table["dim"]
     shapes = table[["dim", "heads", "rank", "value_rank", "kv_heads"]].astype(int)
     table["attention_parameters"] = [attention_parameters(*shape) for shape in shapes.itertuples(index=False)]

@@ -3,9 +3,10 @@ from fractions import Fraction
 import pytest
 
 from rankscope.core import InputError
+from rankscope.papers.amsel2024.survey import survey
 from rankscope.papers.amsel2024.theory.lower_bound import error_floor, min_heads
 from rankscope.papers.amsel2024.theory.plan import Budget, Layer, plan_table
-from rankscope.papers.amsel2024.theory.published_models import PUBLISHED_MODELS, nearest_model
+from rankscope.papers.amsel2024.theory.published_models import nearest_model, published_models
 
 
 def test_costs_of_the_standard_layer():
@@ -44,6 +45,13 @@ def test_a_budget_too_small_names_the_smallest_layer():
 
 
 def test_published_models_are_nearest_to_themselves():
-    for model in PUBLISHED_MODELS:
-        found = nearest_model(model.dim, model.rank, model.heads)
-        assert (found.dim, found.rank, found.heads) == (model.dim, model.rank, model.heads)
+    for model in published_models():
+        shape = (model.dim, model.rank, model.heads, model.value_rank)
+        found = nearest_model(*shape)
+        assert (found.dim, found.rank, found.heads, found.value_rank) == shape
+    assert len(published_models()) == len(survey())
+
+
+def test_narrow_values_look_for_narrow_values():
+    assert nearest_model(7168, 192, 128, 128).name == "DeepSeek-V3"
+    assert nearest_model(8192, 128, 64, 128).name == "Chinchilla 70B"

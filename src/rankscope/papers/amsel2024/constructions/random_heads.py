@@ -10,10 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.linalg.sphere import uniform_sphere
+from rankscope.core import InputError
 from rankscope.models.attention import RankAttention
 from rankscope.models.selection import Selection
-from rankscope.papers.amsel2024.constructions.exact import head_agreement, target_agreement
+from rankscope.papers.amsel2024.theory.agreement import head_agreement, target_agreement
+from rankscope.papers.amsel2024.theory.head_draws import independent_heads
+from rankscope.papers.amsel2024.theory.random_heads import best_error, error_of_weights
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,20 @@ class RandomHeads:
     k: Float[Tensor, "head dim"]
     weights: Float[Tensor, " head"]
 
+    def __post_init__(self) -> None:
+        for name, directions in (("q", self.q), ("k", self.k)):
+            lengths = directions.norm(dim=-1)
+            if not torch.allclose(lengths, torch.ones_like(lengths), atol=1e-6):
+                raise InputError(
+                    f"{name} is not of unit length, and asin of its products is no angle: divide it by its norm."
+                )
+
     @property
     def error(self) -> float:
         """E‖f − Σ_h a_h x_h‖² = 1 − 2 a·b + aᵀ C a, exactly."""
-        a, b = self.weights, target_agreement(self.q, self.k)
-        return float(1 - 2 * a @ b + a @ head_agreement(self.q, self.k) @ a)
+        return error_of_weights(
+            self.weights, head_agreement(self.q, self.k), target_agreement(self.q, self.k)
+        )
 
     def layer(self) -> RankAttention:
         """The heads as one attention layer: `layer(queries, points, points)[0]` is the answer."""
@@ -56,12 +67,5 @@ class RandomHeads:
 
 def random_heads(dim: int, heads: int, generator: torch.Generator) -> RandomHeads:
     """q_h and k_h independent and uniform on the sphere, with the weights that are best for this draw."""
-    q = uniform_sphere(heads, dim=dim, generator=generator)
-    k = uniform_sphere(heads, dim=dim, generator=generator)
-    return RandomHeads(q, k, optimal_weights(q, k))
-
-
-def optimal_weights(q: Float[Tensor, "head dim"], k: Float[Tensor, "head dim"]) -> Float[Tensor, " head"]:
-    """The minimiser a = C⁻¹ b of 1 − 2 a·b + aᵀ C a, for heads no two of which always agree."""
-    weights: Tensor = torch.linalg.solve(head_agreement(q, k), target_agreement(q, k))
-    return weights
+    q, k = independent_heads(dim, heads, generator)
+    return RandomHeads(q, k, best_error(q, k).weights)

@@ -113,7 +113,7 @@ def plan_table(dim: int, budget: Budget, error: Fraction) -> pd.DataFrame:
                     "floor": floor,
                     "min_heads": needed,
                     "excluded": floor > error,
-                    "nearest_model": nearest_model(dim, rank, heads).name,
+                    "nearest_model": nearest_model(dim, rank, heads, value_rank).name,
                 }
             )
     if not rows:

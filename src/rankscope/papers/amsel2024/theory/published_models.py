@@ -1,53 +1,55 @@
-"""Shapes of published models, as the talk's table lists them."""
+"""Shapes of published models: the one list, read from survey.csv, and which of them a layer is like."""
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+import pandas as pd
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A model's attention layer; value rank equals rank in all of them."""
+    """A model's attention layer; ranks are those of one head."""
 
     name: str
-    year: int
     dim: int
     rank: int
     heads: int
+    value_rank: int
 
-    def distance(self, dim: int, rank: int, heads: int) -> float:
-        """How far a layer is from this one, in doublings of rank/dim and of rank·heads/dim."""
-        by_rank = math.log2(rank / dim) - math.log2(self.rank / self.dim)
-        by_budget = math.log2(rank * heads / dim) - math.log2(self.rank * self.heads / self.dim)
-        return math.hypot(by_rank, by_budget)
-
-
-PUBLISHED_MODELS = (
-    PublishedModel("Transformer", 2017, dim=512, rank=64, heads=8),
-    PublishedModel("GPT, GPT-2", 2018, dim=768, rank=64, heads=12),
-    PublishedModel("BERT-Large", 2019, dim=1_024, rank=64, heads=16),
-    PublishedModel("ViT-Huge", 2021, dim=1_280, rank=80, heads=16),
-    PublishedModel("CLIP text encoder", 2021, dim=1_024, rank=64, heads=16),
-    PublishedModel("Jurassic-1", 2021, dim=13_824, rank=144, heads=96),
-    PublishedModel("Gopher 280B", 2021, dim=16_384, rank=128, heads=128),
-    PublishedModel("LaMDA", 2021, dim=8_192, rank=128, heads=128),
-    PublishedModel("Chinchilla 70B", 2022, dim=8_192, rank=128, heads=64),
-    PublishedModel("GPT-3", 2022, dim=12_288, rank=128, heads=96),
-    PublishedModel("PaLM", 2023, dim=18_432, rank=256, heads=48),
-    PublishedModel("LLaMA, Llama-2", 2023, dim=8_192, rank=128, heads=64),
-    PublishedModel("OLMo", 2024, dim=8_192, rank=128, heads=64),
-)
+    def distance(self, dim: int, rank: int, heads: int, value_rank: int) -> float:
+        """How far a layer is from this one, in doublings of rank, rank·heads and value_rank·heads over dim."""
+        return math.hypot(
+            math.log2(rank / dim) - math.log2(self.rank / self.dim),
+            math.log2(rank * heads / dim) - math.log2(self.rank * self.heads / self.dim),
+            math.log2(value_rank * heads / dim) - math.log2(self.value_rank * self.heads / self.dim),
+        )
 
 
-def nearest_model(dim: int, rank: int, heads: int) -> PublishedModel:
-    """The published layer nearest in shape; of equals, the one nearest in dim.
+def survey_rows() -> pd.DataFrame:
+    """The rows of survey.csv as they stand: the talk's table first, then public models since."""
+    with files("rankscope.papers.amsel2024").joinpath("survey.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
 
-    >>> nearest_model(dim=512, rank=64, heads=8).name
-    'Transformer'
+
+@lru_cache(maxsize=1)
+def published_models() -> tuple[PublishedModel, ...]:
+    """Every model of the survey."""
+    columns = survey_rows()[["model", "dim", "rank", "heads", "value_rank"]]
+    return tuple(PublishedModel(*row) for row in columns.itertuples(index=False))
+
+
+def nearest_model(dim: int, rank: int, heads: int, value_rank: int) -> PublishedModel:
+    """The published layer nearest in shape; of equals, the one nearest in dim, then the first listed.
+
+    >>> nearest_model(dim=768, rank=64, heads=12, value_rank=64).name
+    'GPT and GPT-2'
     """
     return min(
-        PUBLISHED_MODELS,
+        published_models(),
         key=lambda model: (
-            round(model.distance(dim, rank, heads), 9),
+            round(model.distance(dim, rank, heads, value_rank), 9),
             abs(math.log2(model.dim / dim)),
         ),
     )

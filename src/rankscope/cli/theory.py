@@ -1,0 +1,144 @@
+"""The theory on the command line: bound, plan."""
+
+import json
+import math
+from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from rankscope import theory
+from rankscope.cli.app import AsJson, app, emit
+from rankscope.core import InputError
+
+EXACT_IN_JSON = 2**53
+"""Beyond this, most readers of JSON turn an integer into the nearest float; it is written as text instead."""
+
+LONG_NUMBER = 10**15
+
+
+@app.command()
+def bound(
+    dim: Annotated[int, typer.Option(help="Dimension of the points.")],
+    rank: Annotated[int, typer.Option(help="Rank of a head.")],
+    error: Annotated[str | None, typer.Option(help="Error to reach, between 0 and 1/2: 0.1 or 1/10.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Heads of the layer: print the floor under them.")] = None,
+    values: Annotated[str, typer.Option(help="What V_h may be: identity or any.")] = "any",
+    certified: Annotated[bool, typer.Option("--certified", help="Prove it with ball arithmetic.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The least heads for an error, or the error that a number of heads cannot beat, whatever the training."""
+    if error is None and heads is None:
+        raise InputError(
+            "bound needs a question: pass --error for the least heads, or --heads for the floor."
+        )
+    least = None if error is None else theory.min_heads(dim, rank, error, values, certified)
+    floor = None if heads is None else _floor(dim, rank, heads, values, certified)
+    if as_json:
+        asked = None if error is None else float(Fraction(error))
+        numbers = {"dim": dim, "rank": rank, "heads": heads, "error": asked, "values": values}
+        answer = {**numbers, "certified": certified, "min_heads": least, "error_floor": floor}
+        emit(json.dumps({name: _exact(value) for name, value in answer.items()}))
+        return
+    how = "proved by ball arithmetic" if certified else "float64"
+    if floor is not None:
+        emit(f"Error of {_count(heads)} of rank {rank} in dimension {dim}: at least {_down(floor)} ({how}).")
+    if least is not None:
+        emit(f"Least heads of rank {rank} in dimension {dim} for error {error}: {least:,} ({how}).")
+    emit(f"Assumes: {theory.assumptions(values)}")
+    standard = theory.standard_heads(dim, rank)
+    stands = f"error at least {_down(_floor(dim, rank, standard, values, certified))}"
+    if least is not None:
+        stands += (
+            ", not excluded" if standard >= least else f", excluded: {least / standard:,.4g} times too few"
+        )
+    emit(f"Standard scaling, heads = dim/rank: {_count(standard)}, {stands}.")
+
+
+@app.command()
+def plan(
+    dim: Annotated[int, typer.Option(help="Dimension of the layer.")],
+    params: Annotated[
+        int | None, typer.Option(help="Most parameters of the layer; 4·dim² if nothing is limited.")
+    ] = None,
+    kv_cache: Annotated[int | None, typer.Option(help="Most KV-cache bytes per token.")] = None,
+    flops: Annotated[int | None, typer.Option(help="Most FLOPs per token.")] = None,
+    error: Annotated[str, typer.Option(help="Error to reach, between 0 and 1/2.")] = "0.1",
+    bytes_per_number: Annotated[int, typer.Option(help="Bytes of a number in the KV cache.")] = 2,
+    context: Annotated[int, typer.Option(help="Tokens that FLOPs are counted over.")] = 4_096,
+    as_json: AsJson = False,
+    csv: Annotated[Path | None, typer.Option(help="Write every row to this file.")] = None,
+) -> None:
+    """Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like."""
+    table = theory.plan(
+        dim,
+        params=params,
+        kv_cache=kv_cache,
+        flops=flops,
+        error=error,
+        bytes_per_number=bytes_per_number,
+        context=context,
+    )
+    if csv is not None:
+        _write(table, csv)
+    if as_json:
+        rows = [{name: _exact(value) for name, value in row.items()} for row in table.to_dict("records")]
+        emit(json.dumps({"covers": theory.COVERS, "rows": rows}, ensure_ascii=False))
+        return
+    best = table.groupby("rank", sort=False).head(1)
+    Console().print(_plan_table(best, error))
+    kept = f"; all of them are in {csv}" if csv else " (--csv FILE or --json for all of them)"
+    emit(f"{len(best)} of {len(table)} layers: of every rank the value rank with the least floor{kept}.")
+    emit(theory.COVERS)
+
+
+def _floor(dim: int, rank: int, heads: int, values: str, certified: bool) -> float:
+    """The floor; certified, the lower end of its enclosure, rounded down."""
+    if not certified:
+        return theory.error_floor(dim, rank, heads, values)
+    low = max(theory.error_floor_enclosure(dim, rank, heads, values).low, Fraction(0))
+    return float(low) if Fraction(float(low)) <= low else math.nextafter(float(low), 0.0)
+
+
+def _down(floor: float) -> str:
+    """Six digits, rounded down: what is printed is still a bound."""
+    return f"{Context(prec=6, rounding=ROUND_FLOOR).create_decimal(floor):g}"
+
+
+def _plan_table(rows: pd.DataFrame, error: str) -> Table:
+    names = ("rank", "heads", "value rank", "params", "KV bytes", "FLOPs", "floor", "least heads")
+    table = Table(*names, f"error {error}", "nearest published model")
+    for column in table.columns[:8]:
+        column.justify, column.no_wrap = "right", True
+    for row in rows.to_dict("records"):
+        sizes = (row[name] for name in ("rank", "heads", "value_rank", "params", "kv_bytes", "flops"))
+        table.add_row(
+            *(f"{size:.3g}" if size >= LONG_NUMBER else str(size) for size in sizes),
+            f"{row['floor']:.4f}",
+            f"{row['min_heads']:.3g}" if row["min_heads"] >= LONG_NUMBER else str(row["min_heads"]),
+            "excluded" if row["excluded"] else "open",
+            row["nearest_model"],
+        )
+    return table
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    try:
+        table.to_csv(path, index=False)
+    except OSError as problem:
+        raise InputError(f"Cannot write {path}: {problem.strerror}. Choose another --csv.") from None
+
+
+def _count(heads: int | None) -> str:
+    return "1 head" if heads == 1 else f"{heads:,} heads"
+
+
+def _exact(value: Any) -> Any:
+    """An integer too long for JSON as text; anything else as it is."""
+    too_long = isinstance(value, int) and not isinstance(value, bool) and abs(value) > EXACT_IN_JSON
+    return str(value) if too_long else value

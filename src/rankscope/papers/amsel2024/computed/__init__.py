@@ -1,0 +1,7 @@
+"""The talk's computable statements: experiments without training, their claims and figures."""
+
+from rankscope.papers.amsel2024.computed.claims import CLAIMS
+from rankscope.papers.amsel2024.computed.experiments import experiments
+from rankscope.papers.amsel2024.computed.figures import figures
+
+__all__ = ["CLAIMS", "experiments", "figures"]

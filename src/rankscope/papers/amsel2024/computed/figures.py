@@ -1,0 +1,263 @@
+"""The figures of what can be computed, each beside what the talk says."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rankscope.lab.figure import Figure, Mark, Panel, Series, curve
+from rankscope.lab.paper import Results
+
+Draw = Callable[[pd.DataFrame], Sequence[Panel]]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A figure before its tables: which experiment draws which panels."""
+
+    id: str
+    title: str
+    paper_says: str
+    caption: str
+    panels: Mapping[str, Draw]
+
+
+def figures(results: Results) -> list[Figure]:
+    """Every figure of which an experiment has been run, with the panels that can be drawn."""
+    made = []
+    for draft in DRAFTS:
+        draws = {f"amsel2024/computed-{name}": draw for name, draw in draft.panels.items()}
+        run = tuple(name for name in draws if name in results.tables)
+        panels = [panel for name in run for panel in draws[name](results.tables[name])]
+        if panels:
+            made.append(
+                Figure(
+                    f"amsel2024-{draft.id}",
+                    draft.title,
+                    draft.paper_says,
+                    draft.caption,
+                    panels,
+                    experiments=run,
+                )
+            )
+    return made
+
+
+def _floors(table: pd.DataFrame) -> list[Panel]:
+    panels = []
+    for dim in _spread(sorted(table["dim"].unique()), 2):
+        part = table[table["dim"] == dim]
+        curves = part[part["kind"] == "curve"]
+        ranks = _spread(sorted(curves["rank"].unique()), 5)
+        series = [
+            Series(f"rank {rank}", *_xy(2.0 ** rows["log2_heads"], rows["floor_any"]))
+            for rank, rows in _parts(curves, "rank", ranks)
+        ]
+        standard = part[(part["kind"] == "standard") & part["rank"].isin(ranks)]
+        dots = Series("H = d/r", *_xy(2.0 ** standard["log2_heads"], standard["floor_any"]), mark=Mark.POINTS)
+        panels.append(Panel(f"dim {dim}", "heads", "least error", [*series, dots], log_x=True))
+    return panels
+
+
+def _growth(table: pd.DataFrame) -> list[Panel]:
+    rank = int(table["rank"].min())
+    rows = table[table["rank"] == rank]
+    series = [
+        Series(
+            f"error {error:g}, L = {part['degree'].iloc[0]}",
+            *_xy(part["dim"], 10.0 ** part["log10_heads_any"]),
+        )
+        for error, part in _parts(rows, "error")
+    ]
+    standard = Series("H = d/r", *_xy(rows["dim"], rows["dim"] / rank), paper=True)
+    return [Panel(f"least heads of rank {rank}", "dim", "heads", [*series, standard], log_x=True, log_y=True)]
+
+
+def _exponents(table: pd.DataFrame) -> list[Panel]:
+    inverse = 1 / table["error"]
+    computed = Series("L(ε)", *_xy(inverse, table["degree"]))
+    talk = Series("1/ε", *_xy(inverse, table["talk"]), paper=True)
+    return [Panel("exponent of d/r", "1/ε", "exponent", [computed, talk], log_x=True, log_y=True)]
+
+
+def _energies(table: pd.DataFrame) -> list[Panel]:
+    dims = sorted(table["dim"].unique())
+    series = [
+        Series(f"dim {dim}", *_xy(part["degree"], part["energy"]))
+        for dim, part in _parts(table, "dim", _spread(dims, 3))
+    ]
+    far = table[(table["dim"] == dims[-1]) & (table["degree"] > dims[-1])]
+    talk = Series(f"d/l², dim {dims[-1]}", *_xy(far["degree"], dims[-1] / far["degree"] ** 2.0), paper=True)
+    last = table[table["degree"] == table.groupby("dim")["degree"].transform("max")]
+    constants = [
+        Series("computed", *_xy(last["dim"], last["energy"] * last["degree"] ** 2.0)),
+        Series("1.016 √d", *_xy(last["dim"], 1.016 * np.sqrt(last["dim"]))),
+        Series("d", *_xy(last["dim"], last["dim"]), paper=True),
+    ]
+    return [
+        Panel("energy by degree", "degree l", "share of the energy", [*series, talk], log_x=True, log_y=True),
+        Panel("energy · l² for l ≫ d", "dim", "energy · l²", constants, log_x=True, log_y=True),
+    ]
+
+
+def _random_features(table: pd.DataFrame) -> list[Panel]:
+    columns = (
+        ("true error of those weights", "true_error", Mark.LINE),
+        ("simulated", "simulated", Mark.POINTS),
+        ("best weights, same heads", "optimum", Mark.LINE),
+        ("independent heads", "independent", Mark.POINTS),
+        ("prediction for them", "prediction", Mark.LINE),
+        ("bound, attained at rank 1", "infimum", Mark.LINE),
+    )
+    panels = []
+    for dim, part in _parts(table, "dim"):
+        printed = curve("as published", part, "heads", "printed")
+        series = [curve(name, part, "heads", column, mark=mark) for name, column, mark in columns]
+        paper = Series(printed.name, printed.x, printed.y, paper=True)
+        panels.append(Panel(f"dim {dim}", "heads", "error", [*series, paper], log_x=True))
+    return panels
+
+
+def _majority(table: pd.DataFrame) -> list[Panel]:
+    series = _beside_formula(table, "heads", "exact")
+    return [Panel("failure of the vote", "heads", "P[wrong]", series, log_x=True, log_y=True)]
+
+
+def _votes_needed(table: pd.DataFrame) -> list[Panel]:
+    series = [
+        Series(f"failure {failure:g}", *_xy(part["dim"], part["heads"]))
+        for failure, part in _parts(table, "failure")
+    ]
+    rarest = table[table["failure"] == table["failure"].min()]
+    rule = Series("d/(4δ²)", *_xy(rarest["dim"], rarest["rule"]), paper=True)
+    return [Panel("heads needed", "dim", "heads", [*series, rule], log_x=True, log_y=True)]
+
+
+def _softmax(table: pd.DataFrame) -> list[Panel]:
+    series = _beside_formula(table, "beta", "formula")
+    return [Panel("error against inverse temperature", "β", "error", series, log_x=True, log_y=True)]
+
+
+def _counts(table: pd.DataFrame) -> list[Panel]:
+    first = table[table["seed"] == table["seed"].min()]
+    columns = (
+        ("C(r+l, l)", "slide", Mark.BAR),
+        ("found, V ∝ I", "found_identity", Mark.POINTS),
+        ("found, random V", "found_any", Mark.POINTS),
+    )
+    series = [
+        Series(
+            name,
+            first["shape"].tolist(),
+            first[column].astype(float).tolist(),
+            mark=mark,
+            paper=mark is Mark.BAR,
+        )
+        for name, column, mark in columns
+    ]
+    return [Panel("touched harmonics", "dim, rank, degree", "harmonics", series)]
+
+
+def _representer(table: pd.DataFrame) -> list[Panel]:
+    series = [Series(f"dim {dim}", *_xy(part["cut"], part["norm"])) for dim, part in _parts(table, "dim")]
+    return [Panel("norm of u, cut", "cut at degree", "‖u‖", series, log_x=True, log_y=True)]
+
+
+def _orthogonality(table: pd.DataFrame) -> list[Panel]:
+    series = [
+        Series(f"dim {dim}", *_xy(part["seed"], part["largest_cosine"]), mark=Mark.POINTS)
+        for dim, part in _parts(table, "dim")
+    ]
+    return [Panel("largest cosine between T(Y ⊗ Y)", "seed", "cosine", series, log_y=True)]
+
+
+def _beside_formula(table: pd.DataFrame, x: str, formula: str) -> list[Series]:
+    """For every dim the formula as a line and the simulation as points."""
+    series = []
+    for dim, part in _parts(table, "dim"):
+        series.append(curve(f"{formula}, dim {dim}", part, x, formula))
+        series.append(curve(f"simulated, dim {dim}", part, x, "simulated", mark=Mark.POINTS))
+    return series
+
+
+def _parts(
+    table: pd.DataFrame, column: str, values: Sequence[float] | None = None
+) -> list[tuple[float, pd.DataFrame]]:
+    """The rows at each value of a column, in order."""
+    chosen = sorted(table[column].unique()) if values is None else values
+    return [(value, table[table[column] == value]) for value in chosen]
+
+
+def _xy(x: pd.Series, y: pd.Series) -> tuple[list[float], list[float]]:
+    """Points in order of x, each once: what is not random may have been computed for several seeds."""
+    points = sorted({(float(a), float(b)) for a, b in zip(x, y, strict=True)})
+    return [a for a, _ in points], [b for _, b in points]
+
+
+def _spread(values: Sequence[float], count: int) -> list[float]:
+    """`count` of the values, from the first to the last."""
+    places = np.linspace(0, len(values) - 1, min(count, len(values))).round().astype(int)
+    return [values[place] for place in places]
+
+
+DRAFTS = (
+    Draft(
+        "floors",
+        "The floor under the error, against heads",
+        "Low-rank attention is weaker than full-rank attention even for H ≫ d/r; one full-rank head is exact.",
+        "Computed, whatever the weights and the training, for arbitrary V. Dots: standard scaling, H = d/r. The average "
+        "of both points has error 1/2.",
+        {"floors": _floors},
+    ),
+    Draft(
+        "heads",
+        "The least heads not excluded, against dim",
+        "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
+        "Least heads for arbitrary V, standard scaling dashed; and the degree of that polynomial, the talk's 1/ε dashed: "
+        "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says.",
+        {"growth": _growth, "exponents": _exponents},
+    ),
+    Draft(
+        "energies",
+        "How the energy of sgn⟨x, y⟩ is spread over degrees",
+        "The energy decays slowly: N(d, l)·β_l ~ d/l².",
+        "Odd degrees; the energies of a dim sum to 1. Right: energy · l² at l = 256 d grows like √d, not like d "
+        "(dashed).",
+        {"energies": _energies},
+    ),
+    Draft(
+        "random-features",
+        "Random rank-1 heads with the best weights, corrected",
+        "Is the lower bound tight? Pretty much: just use random rank-1 heads.",
+        "Dashed: as published, with keys that were not brought back to length 1. Those weights have the true error above "
+        "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound. Means "
+        "over seeds with 95% intervals.",
+        {"random-features": _random_features},
+    ),
+    Draft(
+        "majority",
+        "Majority vote of random rank-1 heads",
+        "A random rank-1 head guesses correctly with probability ~ 1/2 + 1/√d; the majority of many such heads is "
+        "correct with high probability.",
+        "Two points. The heads are right independently only given the points: failure falls like ½√(d/H), not "
+        "exponentially. Dashed: d/(4δ²) at the smallest δ.",
+        {"majority": _majority, "votes-needed": _votes_needed},
+    ),
+    Draft(
+        "softmax",
+        "One full-rank softmax head",
+        "A full-rank hardmax head is exact, and softmax with large weights acts like it.",
+        "Two orthonormal points, X softmax(β Xᵀy) as an attention layer; at β = 0 the error is 1/2. Means over seeds "
+        "with 95% intervals.",
+        {"softmax": _softmax},
+    ),
+    Draft(
+        "lemmas",
+        "The lemmas of the proof, checked numerically",
+        "A head touches at most C(r+l, l) harmonics of degree l; sgn = T u for some u; the T(Y ⊗ Y) are orthogonal.",
+        "Harmonics that a random head is not orthogonal to, by quadrature: the slide's count (bars) is exceeded for "
+        "arbitrary V. The norm of u when its series is cut never settles. Cosines of T(Y ⊗ Y) are rounding errors.",
+        {"counts": _counts, "representer": _representer, "orthogonality": _orthogonality},
+    ),
+)
