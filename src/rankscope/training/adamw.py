@@ -79,7 +79,7 @@ def adamw(
 def clip_members(weights: Weights, largest: float) -> None:
     """Scale each member's gradient, all its tensors together, to a norm of at most `largest`."""
     grads = [tensor.grad for tensor in weights.values() if tensor.grad is not None]
-    squares = torch.stack([grad.flatten(1).square().sum(1) for grad in grads]).sum(0)
+    squares = torch.stack([grad.reshape(len(grad), -1).square().sum(1) for grad in grads]).sum(0)
     factor = (largest / squares.sqrt().clamp_min(1e-12)).clamp_max(1.0)
     for grad in grads:
         grad.mul_(factor.view(-1, *[1] * (grad.dim() - 1)))

@@ -1,8 +1,8 @@
 """A training that was killed goes on where it stood: its whole state in one file, replaced in one move."""
 
 import os
-import pickle
 import time
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,8 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def load(self, device: str) -> dict[str, Any] | None:
-        """The last state on the device; None if there is none, or if its file cannot be read."""
-        try:
-            state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
-        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+        """The last state on the device; None if there is none, or if its file is not whole."""
+        if not zipfile.is_zipfile(self.path):
             return None
+        state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
         return state
