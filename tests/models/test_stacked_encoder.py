@@ -133,7 +133,7 @@ def test_key_query_products_are_those_of_the_attention_layer():
 
 
 def test_members_of_different_shapes_do_not_stack():
-    with pytest.raises(InputError, match="may differ in rank only.*Make a stack for each dim, budget"):
+    with pytest.raises(InputError, match=r"may differ in rank only.*Make a stack for each dim, budget"):
         stacked_encoder.init([BASE, BASE.replace(budget=1)], [0, 1], tokens=TOKENS)
 
 

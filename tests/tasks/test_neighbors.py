@@ -182,5 +182,5 @@ def test_the_mean_cosine_is_known_for_independent_points_only():
     task = Neighbors(
         dim=4, tokens=2, target=Target.NEAREST, points=Points.ORTHOGONAL, queries=Queries.SEPARATE
     )
-    with pytest.raises(InputError, match="knows independent points only.*take Points.IID"):
+    with pytest.raises(InputError, match=r"knows independent points only.*take Points.IID"):
         mean_cosine(task)

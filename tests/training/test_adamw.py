@@ -1,5 +1,7 @@
 """Training a stack is training its members; a killed training ends where an unbroken one does."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -93,6 +95,6 @@ def test_no_state_is_written_before_it_is_due(tmp_path):
 def test_the_schedule_climbs_to_one_and_falls_to_zero():
     factors = [warmup_cosine(step, 100, 0.1) for step in range(100)]
     assert factors[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
-    assert all(later <= earlier for earlier, later in zip(factors[10:], factors[11:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(factors[10:]))
     assert warmup_cosine(0, 10, 0.0) == 1.0
     assert factors[-1] < 0.001

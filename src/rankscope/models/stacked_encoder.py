@@ -91,8 +91,7 @@ def forward(
     x = (
         _with_positions(model, weights, points).permute(0, 3, 2, 1).flatten(2)
     )  # (member, feature, token·sample)
-    for layer in range(model.layers):
-        own = {name: tensor[:, layer] for name, tensor in weights.items() if name != "positions"}
+    for own in _by_layer(weights):
         x = _norm(own["attention_norm"], x + _attend(models, own, x, tokens))
         x = _norm(own["mlp_norm"], x + _mlp(own, x))
     return x[:, :dim].reshape(members, dim, tokens, samples).permute(0, 3, 2, 1)
@@ -142,6 +141,13 @@ def _one(model: Encoder, seed: int, tokens: int, dtype: torch.dtype) -> Weights:
         drawn = torch.randn(tokens, model.dim, generator=stream(seed, "encoder", "positions"), dtype=dtype)
         weights["positions"] = drawn / math.sqrt(model.dim)
     return weights
+
+
+def _by_layer(weights: Weights) -> Iterator[Weights]:
+    """Each layer's weights, the layer axis taken apart once: a slice a layer would cost a sum of gradients each."""
+    names = [name for name in weights if name != "positions"]
+    for parts in zip(*(weights[name].unbind(1) for name in names), strict=True):
+        yield dict(zip(names, parts, strict=True))
 
 
 def _with_positions(model: Encoder, weights: Weights, points: Tensor) -> Tensor:

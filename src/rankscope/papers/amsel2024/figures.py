@@ -191,11 +191,11 @@ def survey_figure() -> Figure:
         id="amsel2024-survey",
         title="Rank stands still while dim grows",
         paper_says="Dim and layers grow like crazy; rank is always on the order of 100, and heads = dim/rank.",
-        caption="A point a model: the talk's table, and public models since. Grey: rank = dim, a full-rank head.",
+        caption="A point a model: the talk's table, and further public models. Grey: rank = dim, a full-rank head.",
         panels=(
             Panel("rank of a head against dim", "dim", "rank",
                   [*(Series(name, [float(d) for d in rows["dim"]], [float(r) for r in rows["rank"]], mark=Mark.POINTS)
-                     for name, rows in (("the talk's table", table[talk]), ("models since", table[~talk]))),
+                     for name, rows in (("the talk's table", table[talk]), ("further models", table[~talk]))),
                    Series("rank = dim", [min(dims), max(dims)], [min(dims), max(dims)], paper=True)],
                   log_x=True, log_y=True),
         ),

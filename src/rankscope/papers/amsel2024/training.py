@@ -45,7 +45,7 @@ class Recipe(AdamW):
 PAPER_RECIPE = Recipe(steps=100_000, batch=256, learning_rate=0.01, warmup=0.05, start=Start.PYTORCH)
 """The authors': one learning rate for every depth, PyTorch's initial weights."""
 
-OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.2, depth_power=0.5, clip=1.0, start=Start.TOWARDS_ANSWER)
+OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.1, depth_power=0.5, start=Start.TOWARDS_ANSWER)
 """Trains every cell: see `experiments` for what was tried and measured."""
 
 
