@@ -161,11 +161,12 @@ def _with_positions(model: Encoder, weights: Weights, points: Tensor) -> Tensor:
 
 def _attend(models: Sequence[Encoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
     """(1/budget) Σ over all heads, a group of equal rank at a time."""
-    q, k, v = (_linear(own[f"w_{part}"], own[f"b_{part}"], x) for part in "qkv")
+    w, b = (torch.cat([own[f"{kind}_{part}"] for part in "qkv"], dim=1) for kind in "wb")
+    q, k, v = _linear(w, b, x).chunk(3, dim=1)
     contexts = []
     for rank, members in rank_groups(models):
         shape = (-1, q.shape[1] // rank, rank, tokens, q.shape[2] // tokens)
-        heads = (part[members].view(shape) for part in (q, k, v))
+        heads = (part[members].reshape(shape) for part in (q, k, v))
         contexts.append(sample_last_attention(*heads).flatten(3).flatten(1, 2))
     return _linear(own["w_o"] / models[0].budget, own["b_o"], torch.cat(contexts))
 

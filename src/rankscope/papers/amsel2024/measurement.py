@@ -34,7 +34,7 @@ def records(
     best_epoch   least training loss averaged over 100 steps, the authors' figure
     trained      whether the error is under that of the best multiple of the point, by a margin
     """
-    errors = test_errors(cells, weights, device).tolist()
+    errors = fresh_errors(cells, weights, device).tolist()
     best = best_epoch(losses).tolist()
     found = []
     for member, (model, task) in enumerate(zip(models(cells), tasks(cells), strict=True)):
@@ -56,7 +56,7 @@ def records(
 
 
 @torch.no_grad()
-def test_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[Tensor, " member"]:
+def fresh_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[Tensor, " member"]:
     """Mean error over fresh samples, in batches of the training's size."""
     total = torch.zeros(len(cells), device=device)
     for place in range(TEST_BATCHES):
