@@ -12,7 +12,9 @@ from rankscope.papers.amsel2024.survey import survey
 
 PUBLISHED_DIM = 64
 MEANS = "Mean over seeds with its 95% interval."
-UNTRAINED = "A cross of points marks cells that did not train: no better than a multiple of the point itself."
+UNTRAINED = (
+    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
+)
 
 
 def figures(results: Results) -> list[Figure]:
