@@ -17,6 +17,8 @@ from rankscope.tasks.neighbors import (
     constant_error,
     exact_answer,
     exact_biased_answer,
+    mean_cosine,
+    multiple_error,
     sample,
     sample_biased,
 )
@@ -155,3 +157,30 @@ def test_biased_constant_error_is_exact(biases, weights):
 def test_every_bias_needs_its_weight():
     with pytest.raises(InputError, match="2 biases but 1 weights: give each bias one weight"):
         BiasedNeighbors(dim=6, biases=(0.0, 1.0), weights=(1.0,))
+
+
+@pytest.mark.parametrize("target", list(Target))
+@pytest.mark.parametrize(("dim", "tokens", "queries"), [(2, 2, Queries.SEPARATE), (8, 5, Queries.SEPARATE)])
+def test_the_mean_cosine_of_query_and_answer(target, dim, tokens, queries):
+    task = Neighbors(dim=dim, tokens=tokens, target=target, queries=queries)
+    _close_to_sampled(task)
+
+
+def test_a_point_does_not_compete_with_itself():
+    _close_to_sampled(Neighbors(dim=6, tokens=4, target=Target.FARTHEST))
+
+
+def _close_to_sampled(task):
+    batch = sample(task, 40_000, (0, 0), dtype=torch.float64)
+    cosines = (batch.queries * batch.answer).sum(-1).mean(1)
+    assert abs(mean_cosine(task) - float(cosines.mean())) < 4 * float(cosines.std()) / 200
+    best = (mean_cosine(task) * batch.queries - batch.answer).square().sum(-1).mean()
+    assert multiple_error(task) == pytest.approx(float(best), abs=0.02)
+
+
+def test_the_mean_cosine_is_known_for_independent_points_only():
+    task = Neighbors(
+        dim=4, tokens=2, target=Target.NEAREST, points=Points.ORTHOGONAL, queries=Queries.SEPARATE
+    )
+    with pytest.raises(InputError, match=r"knows independent points only.*take Points.IID"):
+        mean_cosine(task)

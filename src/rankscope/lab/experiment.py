@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -86,7 +87,19 @@ class Grid:
             yield point, changes
 
 
-Run = Callable[[Sequence[Cell], str, Callable[[], None]], list[Outcome]]
+@dataclass(frozen=True)
+class Progress:
+    """What a running group is handed: a call after every step, and a file of its own for unfinished work."""
+
+    tick: Callable[[], None]
+    checkpoint: Path
+
+    def __call__(self) -> None:
+        """One step is done; raises where the run is being stopped."""
+        self.tick()
+
+
+Run = Callable[[Sequence[Cell], str, Progress], list[Outcome]]
 """Trains and measures a group of cells on a device; calls back after every step."""
 
 

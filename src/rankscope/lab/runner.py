@@ -6,11 +6,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from rankscope.core import InputError
-from rankscope.lab.experiment import Cell, Experiment, Outcome
+from rankscope.lab.experiment import Cell, Experiment, Outcome, Progress
 from rankscope.lab.provenance import device_name, peak_memory
 from rankscope.lab.store import Cost, Store
 
@@ -104,7 +105,8 @@ def run(
                     if all(cell.key() in finished for cell in group.cells):  # another process was faster
                         advance(group.seconds)
                         continue
-                    running[pool.submit(_run_group, group, device, stop, advance)] = group
+                    checkpoint = store.checkpoint_path(group.cells)
+                    running[pool.submit(_run_group, group, device, stop, advance, checkpoint)] = group
                     if len(running) >= todo.workers:
                         break
                 if not running:
@@ -116,13 +118,14 @@ def run(
                     share = seconds / len(group.cells)
                     cost = Cost(where, group.experiment.dtype, share, peak_memory(device))
                     store.add(group.cells, outcomes, cost)
+                    store.checkpoint_path(group.cells).unlink(missing_ok=True)
         except BaseException:
             stop.set()
             raise
 
 
 def _run_group(
-    group: Group, device: str, stop: threading.Event, advance: Callable[[float], None]
+    group: Group, device: str, stop: threading.Event, advance: Callable[[float], None], checkpoint: Path
 ) -> tuple[list[Outcome], float]:
     ticks = max(group.experiment.ticks(cell) for cell in group.cells)
 
@@ -132,7 +135,7 @@ def _run_group(
         advance(group.seconds / ticks)
 
     start = time.perf_counter()
-    return group.experiment.run(group.cells, device, tick), time.perf_counter() - start
+    return group.experiment.run(group.cells, device, Progress(tick, checkpoint)), time.perf_counter() - start
 
 
 def _group_size(

@@ -4,6 +4,7 @@ A cell's arrays are written first (to a temporary name, then renamed), its row l
 file that is not whole. The cells of a group are inserted in one transaction: a killed run leaves whole groups.
 """
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -177,6 +178,11 @@ class Store:
         """Keep a value under a name; a later value replaces it."""
         with self._connect() as database:
             database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
+
+    def checkpoint_path(self, cells: Sequence[Cell]) -> Path:
+        """Where a group of cells may keep unfinished work of this version of the code."""
+        name = hashlib.sha256(" ".join(cell.key() for cell in cells).encode()).hexdigest()[:24]
+        return self.folder / "unfinished" / code_digest() / f"{name}.pt"
 
     def _arrays_path(self, key: str) -> Path:
         return self.folder / "arrays" / code_digest() / f"{key}.safetensors"

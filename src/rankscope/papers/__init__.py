@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from rankscope.core import InputError, suggest
 from rankscope.lab.paper import Paper
-from rankscope.papers import li2024
+from rankscope.papers import amsel2024, li2024
 
-PAPERS = {paper.name: paper for paper in (li2024.PAPER,)}
+PAPERS = {paper.name: paper for paper in (amsel2024.PAPER, li2024.PAPER)}
 
 
 def find(names: Sequence[str]) -> list[Paper]:

@@ -10,10 +10,11 @@ from enum import Enum
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
-from scipy.special import ndtr
+from scipy.integrate import quad
+from scipy.special import betainc, ndtr
 from torch import Tensor
 
-from rankscope.core import Config
+from rankscope.core import Config, InputError
 from rankscope.linalg.sphere import haar_frame, uniform_sphere
 from rankscope.tasks.source import Source, generator_of
 
@@ -118,6 +119,25 @@ def constant_answer(task: Neighbors, dtype: torch.dtype = torch.float32) -> Floa
 def constant_error(task: Neighbors) -> float:
     """E‖answer − 0‖² = 1: answers are unit vectors."""
     return 1.0
+
+
+def mean_cosine(task: Neighbors) -> float:
+    """E⟨query, answer⟩ for independent points: −(1 − ∫_{−1}^1 F(t)ⁿ dt), n products competing; + for nearest.
+
+    F is the distribution of one inner product, (1 + t)/2 ~ Beta((d−1)/2, (d−1)/2). A point that asks about the
+    others does not compete with itself.
+    """
+    if task.points is not Points.IID:
+        raise InputError(f"mean_cosine knows independent points only, not {task.points}: take Points.IID.")
+    competing = task.tokens - (task.queries is Queries.SELF)
+    half = (task.dim - 1) / 2
+    below, _ = quad(lambda t: float(betainc(half, half, (1 + t) / 2)) ** competing, -1, 1)
+    return (1 - below) * (1 if task.target is Target.NEAREST else -1)
+
+
+def multiple_error(task: Neighbors) -> float:
+    """1 − E⟨query, answer⟩²: the error of the best multiple of the query, which needs no attention at all."""
+    return 1 - mean_cosine(task) ** 2
 
 
 class BiasedNeighbors(Config):

@@ -1,0 +1,241 @@
+"""The figures of amsel2024 beside what the talk shows. Published curves stand behind ours where the sizes are equal."""
+
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+import pandas as pd
+
+from rankscope.lab.figure import Figure, Mark, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.papers.amsel2024.survey import survey
+
+PUBLISHED_DIM = 64
+MEANS = "Mean over seeds with its 95% interval."
+UNTRAINED = (
+    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
+)
+
+
+def figures(results: Results) -> list[Figure]:
+    """Every figure whose experiment has been run, and the survey, which needs none."""
+    made: dict[str, Sequence[Callable[[pd.DataFrame], Figure]]] = {
+        "figure1": (_figure_1, _identity),
+        "positions": (_positions,),
+        "tokens": (_tokens,),
+        "dims": (_dims,),
+        "two_points": (_floor,),
+        "constructions": (_constructions,),
+    }
+    drawn = [
+        function(results.tables[f"amsel2024/{name}"])
+        for name, functions in made.items()
+        for function in functions
+        if f"amsel2024/{name}" in results.tables
+    ]
+    return [*drawn, survey_figure()]
+
+
+def published() -> pd.DataFrame:
+    """The talk's curves, read off its plots: figure, layers, budget, tokens, positions, rank, error."""
+    with files("rankscope.papers.amsel2024").joinpath("published.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+def _figure_1(table: pd.DataFrame) -> Figure:
+    panels = []
+    for layers, rows in table.groupby("layers", sort=True):
+        series = _lines(rows, "budget", "rank", lambda budget: f"budget {budget}")
+        panels.append(
+            Panel(f"{layers} layer{'s' * (layers != 1)}", "rank", "error",
+                  [*series, *_behind(table, "1", "budget", layers=layers)], log_x=True, log_y=True)
+        )  # fmt: skip
+    return Figure(
+        id="amsel2024-1",
+        title="Figure 1: rank, depth and parameters",
+        paper_says="One layer: full rank is necessary and sufficient. More layers: low rank does ok, but is still much "
+        "weaker. Along a line every model has the same parameters.",
+        caption=f"{MEANS} heads = budget·dim/rank. {UNTRAINED} {_sizes(table)}",
+        panels=panels,
+        experiments=("amsel2024/figure1",),
+    )
+
+
+def _identity(table: pd.DataFrame) -> Figure:
+    full = table[(table["layers"] == 1) & (table["rank"] == table["dim"])]
+
+    def panel(title: str, y_label: str, column: str) -> Panel:
+        points = curve("measured", full, "budget", column, mark=Mark.POINTS, labels=True)
+        return Panel(title, "heads of full rank", y_label, [points])
+
+    return Figure(
+        id="amsel2024-identity",
+        title="What full rank learns: W_KᵀW_Q against −c·I",
+        paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the "
+        "Frobenius norm is about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
+        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} {_sizes(table)}",
+        panels=(
+            panel("angle to the identity", "degrees", "angle"),
+            panel("Frobenius norm", "norm", "norm"),
+            panel("sharpness c/√rank", "β of softmax(−β Xᵀy)", "sharpness"),
+        ),
+        experiments=("amsel2024/figure1",),
+    )  # fmt: skip
+
+
+def _positions(table: pd.DataFrame) -> Figure:
+    panels = []
+    for layers, rows in table.groupby("layers", sort=True):
+        series = _lines(rows, "positions", "rank", str)
+        panels.append(
+            Panel(f"{layers} layer{'s' * (layers != 1)}", "rank", "error",
+                  [*series, *_behind(table, "positions", "positions", layers=layers)], log_x=True, log_y=True)
+        )  # fmt: skip
+    return Figure(
+        id="amsel2024-positions",
+        title="Positional encodings",
+        paper_says="Added, they do not help at all. Appended as extra dimensions, they change nothing with one layer, "
+        "and with several let low rank overcome its bottleneck.",
+        caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
+        f"{UNTRAINED} {_sizes(table)}",
+        panels=panels,
+        experiments=("amsel2024/positions",),
+    )
+
+
+def _tokens(table: pd.DataFrame) -> Figure:
+    return Figure(
+        id="amsel2024-tokens",
+        title="Role of N",
+        paper_says="The problem gets harder as N grows: more distractor points. Two layers; full rank hardly notices.",
+        caption=f"{MEANS} {UNTRAINED} {_sizes(table)}",
+        panels=(
+            Panel("error against rank", "rank", "error",
+                  [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
+                  log_x=True, log_y=True),
+            Panel("error against tokens", "tokens", "error",
+                  _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True),
+        ),
+        experiments=("amsel2024/tokens",),
+    )  # fmt: skip
+
+
+def _dims(table: pd.DataFrame) -> Figure:
+    per_block = table.assign(per_block=table["dim"] // table["rank"])
+    return Figure(
+        id="amsel2024-dims",
+        title="Role of d: more heads at equal parameters",
+        paper_says="With rank = dim/heads, adding heads adds no parameters, and makes the model worse.",
+        caption=f"{MEANS} Two layers. {UNTRAINED} Tokens and budget as in the positions' runs.",
+        panels=(Panel("error against heads", "heads a block", "error",
+                      _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),),
+        experiments=("amsel2024/dims",),
+    )  # fmt: skip
+
+
+def _floor(table: pd.DataFrame) -> Figure:
+    panels = []
+    for budget, rows in table.groupby("budget", sort=True):
+        bound = rows.groupby("rank", sort=True)["floor"].first()
+        panels.append(
+            Panel(f"budget {budget}: heads = {budget}·dim/rank", "rank", "error",
+                  [curve("trained", rows, "rank", "error"),
+                   Series("lower bound", [float(str(rank)) for rank in bound.index], bound.tolist(), paper=True)],
+                  log_x=True)
+        )  # fmt: skip
+    return Figure(
+        id="amsel2024-floor",
+        title="Trained heads above the lower bound",
+        paper_says="Theorem 2: no choice of heads of low rank does better, however they attend. The floor is its proof "
+        "evaluated for arbitrary value matrices.",
+        caption=f"{MEANS} Nearest of two orthonormal points, a bare sum of heads (no skip, no bias, no MLP): the setting "
+        "of the theorem, to which figure 1's encoders do not belong.",
+        panels=panels,
+        experiments=("amsel2024/two_points",),
+    )
+
+
+def _constructions(table: pd.DataFrame) -> Figure:
+    def panel(kind: str, label: str, y_label: str) -> Panel:
+        rows = table[table["construction"].str.contains(kind)]
+        size = rows["construction"].str.extract(r"(\d+)", expand=False).astype(float)
+        known = rows.assign(size=size)
+        exact = known.groupby("size", sort=True)["predicted"].mean()
+        return Panel(
+            {"softmax": "full rank, softmax", "majority": "majority vote", "random": "random rank-1 heads"}[kind],
+            label, y_label,
+            [curve("measured", known, "size", "measured", mark=Mark.POINTS),
+             Series("exact", [float(str(x)) for x in exact.index], exact.tolist(), paper=True)],
+            log_x=True, log_y=True,
+        )  # fmt: skip
+
+    return Figure(
+        id="amsel2024-constructions",
+        title="Constructions that need no training",
+        paper_says="A full-rank head finds the nearest point exactly; two layers of rank-1 heads find it by majority "
+        "vote; random rank-1 heads are about as good as the lower bound allows.",
+        caption=f"Two orthonormal points. {MEANS} Grey: the exact error of the same model.",
+        panels=(
+            panel("softmax", "β", "error"),
+            panel("majority", "heads", "failure rate"),
+            panel("random", "heads", "error"),
+        ),
+        experiments=("amsel2024/constructions",),
+    )
+
+
+def survey_figure() -> Figure:
+    """Rank against dim in published models."""
+    table = survey().sort_values("dim")
+    talk = table["source"].str.startswith("amsel2024")
+    dims = [float(dim) for dim in table["dim"]]
+    return Figure(
+        id="amsel2024-survey",
+        title="Rank stands still while dim grows",
+        paper_says="Dim and layers grow like crazy; rank is always on the order of 100, and heads = dim/rank.",
+        caption="A point a model: the talk's table, and further public models. Grey: rank = dim, a full-rank head.",
+        panels=(
+            Panel("rank of a head against dim", "dim", "rank",
+                  [*(Series(name, [float(d) for d in rows["dim"]], [float(r) for r in rows["rank"]], mark=Mark.POINTS)
+                     for name, rows in (("the talk's table", table[talk]), ("further models", table[~talk]))),
+                   Series("rank = dim", [min(dims), max(dims)], [min(dims), max(dims)], paper=True)],
+                  log_x=True, log_y=True),
+        ),
+    )  # fmt: skip
+
+
+def _lines(table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str]) -> list[Series]:
+    """A curve for each value of `by`, over all cells; points of cells that did not train stand out beside it."""
+    series = [
+        curve(name(value), rows, x, "error") for value, rows in table.groupby(by, sort=by != "positions")
+    ]
+    lost = table[~table["trained"].astype(bool)]
+    if len(lost):
+        series.append(
+            Series("did not train", lost[x].astype(float).tolist(), lost["error"].astype(float).tolist(),
+                   mark=Mark.POINTS)
+        )  # fmt: skip
+    return series
+
+
+def _behind(table: pd.DataFrame, figure: str, by: str, **where: object) -> list[Series]:
+    """The published curves, where our sizes are the talk's."""
+    if table["dim"].iloc[0] != PUBLISHED_DIM:
+        return []
+    rows = published()
+    rows = rows[rows["figure"] == figure]
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    return [
+        Series(
+            f"talk, {by} {value}", lines["rank"].astype(float).tolist(), lines["error"].tolist(), paper=True
+        )
+        for value, lines in rows.groupby(by, sort=True)
+    ]
+
+
+def _sizes(table: pd.DataFrame) -> str:
+    dim = int(table["dim"].iloc[0])
+    if dim == PUBLISHED_DIM:
+        return "Grey: the talk's curves (best of 5 seeds, read off its plots)."
+    return f"Here dim is {dim}, in the talk {PUBLISHED_DIM}: its curves are not drawn, their sizes differ."

@@ -1,0 +1,89 @@
+"""What a trained encoder is: its error, whether it trained at all, and what its full-rank heads learned."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.lab import Cell
+from rankscope.lab.experiment import Scalar
+from rankscope.models import stacked_encoder
+from rankscope.models.stacked_encoder import Positions, Weights, key_query_products
+from rankscope.papers.amsel2024.training import batch, models, recipe, squared_error, tasks
+from rankscope.tasks.neighbors import multiple_error
+
+TEST_BATCHES = 16
+EPOCH = 100
+"""Steps of an epoch: the authors report the best epoch's loss."""
+
+TRAINED_BY = 0.01
+"""How far under the best multiple of the point itself an error must be for its cell to have trained.
+
+That answer needs no attention, and is better than the best constant answer (which has error 1).
+"""
+
+
+def records(
+    cells: Sequence[Cell], weights: Weights, losses: Float[Tensor, "step member"], device: str
+) -> list[dict[str, Scalar]]:
+    """One record a member.
+
+    error        on fresh samples
+    best_epoch   least training loss averaged over 100 steps, the authors' figure
+    trained      whether the error is under that of the best multiple of the point, by a margin
+    """
+    errors = fresh_errors(cells, weights, device).tolist()
+    best = best_epoch(losses).tolist()
+    found = []
+    for member, (model, task) in enumerate(zip(models(cells), tasks(cells), strict=True)):
+        alone = multiple_error(task)
+        record: dict[str, Scalar] = {
+            "error": errors[member],
+            "best_epoch": best[member],
+            "without_attention": alone,
+            "trained": errors[member] < alone - TRAINED_BY,
+            "dim": model.dim,
+            "rank": model.rank,
+            "heads": model.heads,
+            "parameters": 4 * model.budget * model.dim * model.width,
+        }
+        if model.layers == 1 and model.rank == model.dim and model.positions is Positions.NONE:
+            record |= identity_fit(key_query_products(model, weights, member).cpu())
+        found.append(record)
+    return found
+
+
+@torch.no_grad()
+def fresh_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[Tensor, " member"]:
+    """Mean error over fresh samples, in batches of the training's size."""
+    total = torch.zeros(len(cells), device=device)
+    for place in range(TEST_BATCHES):
+        points, answers = batch(cells, recipe(cells[0]).batch, "neighbors test", place, device=device)
+        total += squared_error(stacked_encoder.forward(models(cells), weights, points), answers)
+    return total / TEST_BATCHES
+
+
+def best_epoch(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]:
+    """The least mean loss of `EPOCH` steps in a row; of all steps, where there are fewer."""
+    starts = range(0, max(len(losses) - EPOCH, 0) + 1, EPOCH)
+    return torch.stack([losses[start : start + EPOCH].mean(0) for start in starts]).amin(0)
+
+
+def identity_fit(products: Float[Tensor, "head dim dim"]) -> dict[str, float]:
+    """How close W_KᵀW_Q is to −c·I, averaged over heads   [amsel2024, what full rank learns]
+
+    angle       between W_KᵀW_Q and +I in degrees: 180 is −c·I exactly
+    norm        ‖W_KᵀW_Q‖_F
+    sharpness   c/√rank with c = −tr(W_KᵀW_Q)/dim: the β of softmax(−β Xᵀy)
+    """
+    dim = products.shape[-1]
+    traces = products.diagonal(dim1=-2, dim2=-1).sum(-1)
+    norms = torch.linalg.matrix_norm(products)
+    angles = torch.rad2deg(torch.acos((traces / (norms * math.sqrt(dim))).clamp(-1, 1)))
+    return {
+        "angle": float(angles.mean()),
+        "norm": float(norms.mean()),
+        "sharpness": float(-traces.mean() / dim / math.sqrt(dim)),
+    }

@@ -1,0 +1,98 @@
+"""The constructions that need no training, measured: each as a model that answers, beside its exact error."""
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum
+from typing import cast
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rankscope.core import Config, stream
+from rankscope.lab import Cell, Outcome
+from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
+from rankscope.papers.amsel2024.constructions.majority_vote import MajorityVote
+from rankscope.papers.amsel2024.constructions.random_heads import random_heads
+from rankscope.papers.amsel2024.theory.majority import failure_rate
+from rankscope.papers.amsel2024.theory.softmax_head import error_two_orthonormal
+from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, sample
+
+
+class Kind(Enum):
+    """Which construction."""
+
+    HARDMAX = "hardmax"
+    SOFTMAX = "softmax"
+    MAJORITY = "majority"
+    RANDOM = "random"
+
+
+class Construction(Config):
+    """A construction and its one number: nothing, the temperature β, or the number of heads."""
+
+    kind: Kind
+    size: int = Field(ge=1)
+
+
+class Simulation(Config):
+    """How often heads are drawn anew, and how many samples each draw answers."""
+
+    draws: int = Field(ge=1)
+    samples: int = Field(ge=1)
+
+
+def together(cell: Cell) -> Hashable:
+    """Seeds of one construction take turns: they cost the same."""
+    return cell.task, cell.model, cell.train
+
+
+def ticks(cell: Cell) -> int:
+    """A cell is one tick."""
+    return 1
+
+
+def seconds_per_cell(cells: Sequence[Cell], device: str) -> float:
+    """Time of one draw, times the draws of all cells."""
+    model, task, train = _parts(cells[0])
+    start = time.perf_counter()
+    _draw(model, task, train.samples, cells[0].seed, 0)
+    return (time.perf_counter() - start) * train.draws * len(cells)
+
+
+def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> list[Outcome]:
+    """Measure one cell after the other. The models are small: they stay on the CPU."""
+    outcomes = []
+    for cell in cells:
+        model, task, train = _parts(cell)
+        found = [_draw(model, task, train.samples, cell.seed, draw) for draw in range(train.draws)]
+        measured, predicted = (sum(values) / len(found) for values in zip(*found, strict=True))
+        outcomes.append(Outcome([{"measured": measured, "predicted": predicted}]))
+        tick()
+    return outcomes
+
+
+@torch.no_grad()
+def _draw(model: Construction, task: Neighbors, samples: int, seed: int, draw: int) -> tuple[float, float]:
+    """One draw of heads: the error or failure rate measured, and the exact one."""
+    batch = sample(task, samples, stream(seed, "simulation", draw), dtype=torch.float64)
+    heads = stream(seed, "simulated heads", draw)
+    if model.kind is Kind.MAJORITY:
+        vote = MajorityVote(task.dim, model.size, heads, dtype=torch.float64)
+        wrong = (vote(batch.points, batch.queries) - batch.answer).norm(dim=-1) > 0.5
+        return float(wrong.double().mean()), failure_rate(task.dim, model.size)
+    if model.kind is Kind.RANDOM:
+        drawn = random_heads(task.dim, model.size, heads)
+        return _error(drawn.layer(), batch), drawn.error
+    beta = None if model.kind is Kind.HARDMAX else float(model.size)
+    head = full_rank_head(task.dim, task.target, temperature=beta, dtype=torch.float64)
+    return _error(head, batch), 0.0 if beta is None else error_two_orthonormal(task.dim, beta)
+
+
+def _parts(cell: Cell) -> tuple[Construction, Neighbors, Simulation]:
+    return cast(Construction, cell.model), cast(Neighbors, cell.task), cast(Simulation, cell.train)
+
+
+def _error(layer: torch.nn.Module, batch: NeighborsBatch) -> float:
+    output: Tensor = layer(batch.queries, batch.points, batch.points, need_weights=False)[0]
+    return float((output - batch.answer).square().sum(-1).mean())

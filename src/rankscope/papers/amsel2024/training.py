@@ -1,0 +1,139 @@
+"""From cells to trained encoders: a group of amsel2024's cells, of any ranks, trained as one stack."""
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from rankscope.core import stream
+from rankscope.lab import Cell
+from rankscope.models import stacked_encoder
+from rankscope.models.stacked_encoder import Encoder, Weights
+from rankscope.tasks.neighbors import Neighbors, mean_cosine, sample
+from rankscope.training.adamw import AdamW, adamw
+from rankscope.training.checkpoint import Checkpoint
+
+PROBE_STEPS = 4
+
+Pair = tuple[Float[Tensor, "member sample token dim"], Float[Tensor, "member sample token dim"]]
+"""Points and answers."""
+
+
+class Start(Enum):
+    """Where the last norm's scalar, the size and sign of every output, starts.
+
+    PYTORCH            at 1, as every other norm
+    TOWARDS_ANSWER     at E⟨point, answer⟩ < 0, the best multiple of the point itself
+    """
+
+    PYTORCH = "pytorch"
+    TOWARDS_ANSWER = "towards answer"
+
+
+class Recipe(AdamW):
+    """AdamW at learning_rate · layers^(−depth_power), from one of two starts."""
+
+    depth_power: float = Field(default=0.0, ge=0)
+    start: Start
+
+
+PAPER_RECIPE = Recipe(steps=100_000, batch=256, learning_rate=0.01, warmup=0.05, start=Start.PYTORCH)
+"""The authors': one learning rate for every depth, PyTorch's initial weights."""
+
+OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.1, depth_power=0.5, start=Start.TOWARDS_ANSWER)
+"""Trains every cell: see `experiments` for what was tried and measured."""
+
+
+def tasks(cells: Sequence[Cell]) -> list[Neighbors]:
+    """Each member's task."""
+    return [cast(Neighbors, cell.task) for cell in cells]
+
+
+def models(cells: Sequence[Cell]) -> list[Encoder]:
+    """Each member's model."""
+    return [cast(Encoder, cell.model) for cell in cells]
+
+
+def recipe(cell: Cell) -> Recipe:
+    """How a cell is trained."""
+    return cast(Recipe, cell.train)
+
+
+def together(cell: Cell) -> Hashable:
+    """What members of one stack must share: everything but rank and seed."""
+    return cell.task, models([cell])[0].replace(rank=1), cell.train
+
+
+def ticks(cell: Cell) -> int:
+    """Steps of a cell's training."""
+    return recipe(cell).steps
+
+
+def train_group(
+    cells: Sequence[Cell],
+    device: str,
+    *,
+    steps: int | None = None,
+    checkpoint: Checkpoint | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> tuple[Weights, Float[Tensor, "step member"]]:
+    """Train the cells side by side: their weights, and the loss of every step."""
+    train, stack = recipe(cells[0]), models(cells)
+    settings = train.replace(learning_rate=train.learning_rate * stack[0].layers ** -train.depth_power)
+
+    def batch_at(step: int) -> Pair:
+        return batch(cells, train.batch, "neighbors", step, device=device)
+
+    def losses(weights: Weights, pair: Pair) -> Tensor:
+        return squared_error(stacked_encoder.forward(stack, weights, pair[0]), pair[1])
+
+    return adamw(
+        start_of(cells, device), batch_at, losses, settings, steps=steps, checkpoint=checkpoint, tick=tick
+    )
+
+
+def start_of(cells: Sequence[Cell], device: str) -> Weights:
+    """The initial weights of a group, by its recipe."""
+    task = tasks(cells)[0]
+    towards = recipe(cells[0]).start is Start.TOWARDS_ANSWER
+    return stacked_encoder.init(
+        models(cells),
+        [cell.seed for cell in cells],
+        tokens=task.tokens,
+        last_scale=mean_cosine(task) if towards else 1.0,
+        device=device,
+    )
+
+
+def batch(cells: Sequence[Cell], size: int, *names: str | int, device: str) -> Pair:
+    """A batch a member, from its seed's stream `names`; members of one seed share it, whatever their rank."""
+    drawn = {
+        cell.seed: sample(tasks([cell])[0], size, stream(cell.seed, *names, device=device)) for cell in cells
+    }
+    each = [drawn[cell.seed] for cell in cells]
+    return torch.stack([one.points for one in each]), torch.stack([one.answer for one in each])
+
+
+def squared_error(output: Tensor, answer: Tensor) -> Float[Tensor, " member"]:
+    """Mean over samples and tokens of ‖output − answer‖², summed over dim: 1 for the constant answer 0."""
+    return (output - answer).square().sum(-1).mean((1, 2))
+
+
+def seconds_per_step(cells: Sequence[Cell], device: str) -> float:
+    """Time of one step of the group, after one to warm up; infinite where the device's memory is too small."""
+
+    def run(steps: int) -> float:
+        start = time.perf_counter()
+        train_group(cells, device, steps=steps)[1].sum().item()  # waits for the device
+        return time.perf_counter() - start
+
+    try:
+        run(1)
+        return run(PROBE_STEPS) / PROBE_STEPS
+    except torch.OutOfMemoryError:
+        return float("inf")

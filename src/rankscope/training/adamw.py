@@ -1,0 +1,105 @@
+"""AdamW for a stack of members: torch's own, which is elementwise, with what it lacks per member.
+
+The loss of the stack is the sum of the members' losses, so each member's gradient is its own. All members of a stack
+share the learning rate; clipping looks at each member alone.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from rankscope.core import Config
+from rankscope.training.checkpoint import Checkpoint
+from rankscope.training.schedule import warmup_cosine
+
+Weights = dict[str, Tensor]
+Batch = TypeVar("Batch")
+
+
+class AdamW(Config):
+    """Fresh batches, linear warm-up over a share of the steps, cosine to zero, no weight decay.
+
+    clip   the largest norm of a member's gradient; None leaves gradients as they are
+    """
+
+    steps: int = Field(ge=1)
+    batch: int = Field(ge=1)
+    learning_rate: float = Field(gt=0)
+    warmup: float = Field(default=0.05, ge=0, lt=1)
+    betas: tuple[float, float] = (0.9, 0.95)
+    clip: float | None = Field(default=None, gt=0)
+
+
+def adamw(
+    weights: Weights,
+    batch_at: Callable[[int], Batch],
+    losses_of: Callable[[Weights, Batch], Float[Tensor, " member"]],
+    settings: AdamW,
+    *,
+    steps: int | None = None,
+    checkpoint: Checkpoint | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> tuple[Weights, Float[Tensor, "step member"]]:
+    """The trained weights and every step's losses; `weights` is not changed.
+
+    `steps` stops early without changing the schedule. Nothing in the loop waits for the device.
+    """
+    leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
+    optimizer = torch.optim.AdamW(
+        leaves.values(), lr=settings.learning_rate, betas=settings.betas, weight_decay=0.0, fused=True
+    )
+    history: list[Tensor] = []
+    start = _resume(checkpoint, leaves, optimizer, history)
+    for step in range(start, settings.steps if steps is None else steps):
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * warmup_cosine(step, settings.steps, settings.warmup)
+        optimizer.zero_grad()
+        losses = losses_of(leaves, batch_at(step))
+        torch.autograd.backward(losses.sum())
+        if settings.clip is not None:
+            clip_members(leaves, settings.clip)
+        optimizer.step()
+        history.append(losses.detach())
+        if checkpoint is not None and checkpoint.due:
+            checkpoint.save(
+                {
+                    "weights": _detached(leaves),
+                    "optimizer": optimizer.state_dict(),
+                    "losses": torch.stack(history),
+                }
+            )
+        tick()
+    return _detached(leaves), torch.stack(history)
+
+
+def clip_members(weights: Weights, largest: float) -> None:
+    """Scale each member's gradient, all its tensors together, to a norm of at most `largest`."""
+    grads = [tensor.grad for tensor in weights.values() if tensor.grad is not None]
+    squares = torch.stack([grad.reshape(len(grad), -1).square().sum(1) for grad in grads]).sum(0)
+    factor = (largest / squares.sqrt().clamp_min(1e-12)).clamp_max(1.0)
+    for grad in grads:
+        grad.mul_(factor.view(-1, *[1] * (grad.dim() - 1)))
+
+
+def _resume(
+    checkpoint: Checkpoint | None, leaves: Weights, optimizer: torch.optim.Optimizer, history: list[Tensor]
+) -> int:
+    """Take up the last state, if there is one, and return the step that comes next."""
+    device = str(next(iter(leaves.values())).device)
+    state: dict[str, Any] | None = None if checkpoint is None else checkpoint.load(device)
+    if state is None:
+        return 0
+    with torch.no_grad():
+        for name, tensor in leaves.items():
+            tensor.copy_(state["weights"][name])
+    optimizer.load_state_dict(state["optimizer"])
+    history.extend(state["losses"].unbind(0))
+    return len(history)
+
+
+def _detached(leaves: Weights) -> Weights:
+    return {name: tensor.detach() for name, tensor in leaves.items()}

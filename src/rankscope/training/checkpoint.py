@@ -1,0 +1,41 @@
+"""A training that was killed goes on where it stood: its whole state in one file, replaced in one move."""
+
+import os
+import time
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SECONDS = 120.0
+
+
+@dataclass
+class Checkpoint:
+    """Writes a state at most every `seconds`, and reads the last one back."""
+
+    path: Path
+    seconds: float = SECONDS
+    _last: float = field(default_factory=time.monotonic)
+
+    @property
+    def due(self) -> bool:
+        """Whether the last state is older than `seconds`; asks the clock, not the device."""
+        return time.monotonic() - self._last >= self.seconds
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep the state: written beside, then renamed, so the file is always whole."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(f".{os.getpid()}.part")
+        torch.save(state, temporary)
+        os.replace(temporary, self.path)
+        self._last = time.monotonic()
+
+    def load(self, device: str) -> dict[str, Any] | None:
+        """The last state on the device; None if there is none, or if its file is not whole."""
+        if not zipfile.is_zipfile(self.path):
+            return None
+        state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
+        return state

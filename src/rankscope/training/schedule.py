@@ -1,0 +1,15 @@
+"""The learning rate over a training: linear warm-up, then a cosine down to zero."""
+
+import math
+
+
+def warmup_cosine(step: int, steps: int, warmup: float) -> float:
+    """The factor on the learning rate at `step` (from 0) of `steps`, the first share `warmup` of which climbs to 1.
+
+    >>> [round(warmup_cosine(step, 10, 0.2), 2) for step in (0, 1, 2, 6, 9)]
+    [0.5, 1.0, 1.0, 0.5, 0.04]
+    """
+    climb = warmup * steps
+    if step + 1 < climb:
+        return (step + 1) / climb
+    return 0.5 * (1 + math.cos(math.pi * max(0.0, step - climb) / (steps - climb)))

@@ -1,0 +1,142 @@
+"""A stack is its members: equal to RankEncoder in value and gradient, and no member sees another."""
+
+import pytest
+import torch
+
+from rankscope.core import InputError
+from rankscope.models import stacked_encoder
+from rankscope.models.encoder import Norm, RankEncoder
+from rankscope.models.stacked_encoder import Encoder, Positions, key_query_products
+
+TOKENS, SAMPLES = 5, 3
+BASE = Encoder(dim=6, rank=1, budget=2, layers=3, hidden=7)
+STACK = [BASE.replace(rank=rank) for rank in (1, 1, 2, 6)]
+SEEDS = [0, 1, 0, 4]
+LINEAR = {"w_q": "attention.w_q", "w_k": "attention.w_k", "w_v": "attention.w_v", "w_o": "attention.w_o",
+          "w_in": "mlp_in", "w_out": "mlp_out"}  # fmt: skip
+BIAS = {"w_q": "b_q", "w_k": "b_k", "w_v": "b_v", "w_o": "b_o", "w_in": "b_in", "w_out": "b_out"}
+
+
+def drawn(models, seeds):
+    weights = stacked_encoder.init(models, seeds, tokens=TOKENS, dtype=torch.float64)
+    draw = torch.Generator().manual_seed(1)
+    noise = {
+        name: 0.1 * torch.randn(t.shape[1:], generator=draw, dtype=t.dtype) for name, t in weights.items()
+    }
+    return {name: tensor + noise[name] for name, tensor in weights.items()}
+
+
+def points(members, dim=6):
+    draw = torch.Generator().manual_seed(2)
+    one = torch.randn(SAMPLES, TOKENS, dim, generator=draw, dtype=torch.float64)
+    return torch.nn.functional.normalize(one, dim=-1).expand(members, -1, -1, -1)
+
+
+def names_of(layer):
+    """Each of our tensors, and the same parameter in a RankEncoder."""
+    prefix = f"layers.{layer}."
+    yield from ((ours, f"{prefix}{theirs}.weight") for ours, theirs in LINEAR.items())
+    yield from ((BIAS[ours], f"{prefix}{theirs}.bias") for ours, theirs in LINEAR.items())
+    yield from ((name, f"{prefix}{name}.scale") for name in ("attention_norm", "mlp_norm"))
+
+
+def module_of(model, weights, member):
+    module = RankEncoder(
+        model.layers,
+        model.width,
+        model.heads,
+        model.rank,
+        model.hidden,
+        norm=Norm.SCALAR,
+        blocks=model.budget,
+        dtype=torch.float64,
+    )
+    state = {
+        theirs: weights[ours][member, layer]
+        for layer in range(model.layers)
+        for ours, theirs in names_of(layer)
+    }
+    module.load_state_dict(state)
+    return module
+
+
+def test_a_stack_equals_rank_encoders_with_the_same_weights():
+    weights = drawn(STACK, SEEDS)
+    output = stacked_encoder.forward(STACK, weights, points(4))
+    for member, model in enumerate(STACK):
+        module = module_of(model, weights, member)
+        averaged = RankEncoder.averaged(
+            model.layers, 6, model.rank, model.budget, model.hidden, dtype=torch.float64
+        )
+        averaged.load_state_dict(module.state_dict())
+        torch.testing.assert_close(output[member], averaged(points(4)[member]), rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_equal_those_of_rank_encoders():
+    weights = {name: tensor.requires_grad_() for name, tensor in drawn(STACK, SEEDS).items()}
+    stacked_encoder.forward(STACK, weights, points(4)).square().sum(-1).cos().sum().backward()
+    for member, model in enumerate(STACK):
+        module = module_of(model, {name: tensor.detach() for name, tensor in weights.items()}, member)
+        module(points(4)[member]).square().sum(-1).cos().sum().backward()
+        theirs = dict(module.named_parameters())
+        for layer in range(model.layers):
+            for ours, name in names_of(layer):
+                torch.testing.assert_close(
+                    weights[ours].grad[member, layer], theirs[name].grad, rtol=1e-10, atol=1e-10
+                )
+
+
+def test_appended_positions_widen_the_token_and_added_ones_do_not():
+    for kind in (Positions.ADDITIVE, Positions.CONCATENATED):
+        models = [BASE.replace(rank=2, positions=kind)]
+        weights = drawn(models, [3])
+        x, places = points(1), weights["positions"].unsqueeze(1)
+        given = x + places if kind is Positions.ADDITIVE else torch.cat([x, places.expand_as(x)], -1)
+        expected = module_of(models[0], weights, 0)(given[0])[..., :6]
+        torch.testing.assert_close(
+            stacked_encoder.forward(models, weights, x)[0], expected, rtol=1e-10, atol=1e-10
+        )
+
+
+def test_a_member_does_not_see_its_neighbours():
+    together = stacked_encoder.forward(STACK, drawn(STACK, SEEDS), points(4))
+    for member, (model, seed) in enumerate(zip(STACK, SEEDS, strict=True)):
+        alone = stacked_encoder.forward([model], drawn([model], [seed]), points(1))
+        torch.testing.assert_close(together[member], alone[0], rtol=1e-12, atol=1e-12)
+
+
+def test_initial_weights_follow_the_law_of_the_encoder_module():
+    model = Encoder(dim=64, rank=8, budget=2, layers=2, hidden=128)
+    ours = stacked_encoder.init([model], [0], tokens=4)
+    module = RankEncoder.averaged(2, 64, 8, 2, 128)
+    state = module.state_dict()
+    for name, theirs in names_of(1):
+        drawn_ours, drawn_theirs = ours[name][0, 1], state[theirs]
+        assert drawn_ours.shape == drawn_theirs.shape
+        if drawn_ours.numel() > 1000:
+            assert drawn_ours.std() == pytest.approx(float(drawn_theirs.std()), rel=0.05)
+            assert drawn_ours.abs().max() == pytest.approx(float(drawn_theirs.abs().max()), rel=0.02)
+
+
+def test_only_the_last_norm_starts_elsewhere():
+    weights = stacked_encoder.init(STACK, SEEDS, tokens=TOKENS, last_scale=-0.3)
+    assert weights["mlp_norm"].tolist() == [[1.0, 1.0, pytest.approx(-0.3)]] * 4
+    assert bool((weights["attention_norm"] == 1).all())
+
+
+def test_key_query_products_are_those_of_the_attention_layer():
+    weights = drawn(STACK, SEEDS)
+    module = module_of(STACK[2], weights, 2)
+    products = key_query_products(STACK[2], weights, 2, layer=1)
+    for head in range(STACK[2].heads):
+        torch.testing.assert_close(products[head], module.layers[1].attention.qk(head).to_dense())
+
+
+def test_members_of_different_shapes_do_not_stack():
+    with pytest.raises(InputError, match=r"may differ in rank only.*Make a stack for each dim, budget"):
+        stacked_encoder.init([BASE, BASE.replace(budget=1)], [0, 1], tokens=TOKENS)
+
+
+def test_a_rank_that_does_not_divide_dim_is_refused():
+    with pytest.raises(InputError, match="Choose rank among 1, 2, 3, 6"):
+        Encoder(dim=6, rank=4, budget=1, layers=1, hidden=4)

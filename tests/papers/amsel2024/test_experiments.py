@@ -1,0 +1,157 @@
+"""The experiments have the talk's sizes, train as one stack what they would train alone, and go on when killed."""
+
+import sys
+
+import pytest
+import torch
+
+from rankscope.lab import Progress, Scale, Store, run
+from rankscope.lab.runner import plan
+from rankscope.models.stacked_encoder import Positions
+from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
+from rankscope.papers.amsel2024.figures import figures, published
+from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
+from rankscope.papers.amsel2024.training import PAPER_RECIPE, Start, recipe, start_of, together, train_group
+from rankscope.training.checkpoint import Checkpoint
+
+SMOKE = {experiment.name.removeprefix("amsel2024/"): experiment for experiment in experiments(Scale.SMOKE)}
+
+
+def stack(count=4):
+    """Cells of two ranks that train together."""
+    cells = SMOKE["figure1"].cells()
+    like = [cell for cell in cells if together(cell) == together(cells[0])]
+    assert len({cell.model.rank for cell in like[:count]}) > 1
+    return like[:count]
+
+
+def test_the_papers_grids_have_the_papers_sizes():
+    sizes = {e.name.removeprefix("amsel2024/"): e.size for e in experiments(Scale.PAPER)}
+    assert FIG1.size == 7 * 3 * 3 * 5 == 315
+    assert sizes["positions"] == 3 * 2 * 7 * 5
+    assert sizes["tokens"] == 4 * 5 * 5
+    assert sizes["dims"] == 4 * 5 * 5
+    cell = FIG1.cells()[0]
+    assert (cell.task.dim, cell.task.tokens, cell.model.hidden, cell.train.batch) == (64, 16, 2048, 256)
+
+
+def test_the_authors_recipe_is_theirs():
+    assert (PAPER_RECIPE.steps, PAPER_RECIPE.batch, PAPER_RECIPE.learning_rate) == (100_000, 256, 0.01)
+    assert (PAPER_RECIPE.betas, PAPER_RECIPE.warmup) == ((0.9, 0.95), 0.05)
+    assert (PAPER_RECIPE.clip, PAPER_RECIPE.start, PAPER_RECIPE.depth_power) == (None, Start.PYTORCH, 0.0)
+
+
+def test_a_rank_sweep_with_its_seeds_is_one_stack():
+    cells = FIG1.cells()
+    assert len({together(cell) for cell in cells}) == 3 * 3
+    assert sum(together(cell) == together(cells[0]) for cell in cells) == 7 * 5
+
+
+def test_a_member_equals_its_solo_run():
+    cells = stack()
+    weights, losses = train_group(cells, "cpu")
+    for member in (0, len(cells) - 1):
+        alone, own = train_group(cells[member : member + 1], "cpu")
+        torch.testing.assert_close(losses[:, member], own[:, 0], rtol=1e-4, atol=1e-5)
+        for name in alone.keys() - {
+            "b_k"
+        }:  # softmax ignores it: its gradient is rounding, which Adam makes large
+            tensor = alone[name]
+            torch.testing.assert_close(weights[name][member], tensor[0], rtol=1e-3, atol=1e-4)
+
+
+def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse():
+    cells = [cell for cell in SMOKE["figure1"].cells() if cell.model.layers == 3][:2]
+    first = {}
+    for start in Start:
+        changed = [_with(cell, start=start) for cell in cells]
+        first[start] = float(train_group(changed, "cpu", steps=1)[1].mean())
+        assert float(start_of(changed, "cpu")["mlp_norm"][0, 0]) == 1.0
+    assert first[Start.TOWARDS_ANSWER] < 1.0 < first[Start.PYTORCH]
+
+
+def test_a_record_says_whether_the_cell_trained():
+    cells = stack()
+    weights, losses = train_group(cells, "cpu")
+    found = records(cells, weights, losses, "cpu")
+    assert all(
+        record["trained"] == (record["error"] < record["without_attention"] - 0.01) for record in found
+    )
+    broken = {name: tensor * float("nan") for name, tensor in weights.items()}
+    assert not any(record["trained"] for record in records(cells, broken, losses, "cpu"))
+
+
+def test_identity_fit_of_minus_a_multiple_of_the_identity():
+    fit = identity_fit(-20.0 * torch.eye(4).expand(3, -1, -1))
+    assert fit == {
+        "angle": pytest.approx(180.0),
+        "norm": pytest.approx(40.0),
+        "sharpness": pytest.approx(10.0),
+    }
+    skew = torch.zeros(1, 2, 2)
+    skew[0, 0, 1] = 1.0
+    assert identity_fit(skew)["angle"] == pytest.approx(90.0)
+
+
+def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
+    losses = torch.cat([torch.full((100, 1), value) for value in (3.0, 1.0, 2.0)])
+    assert best_epoch(losses).tolist() == [1.0]
+    assert best_epoch(losses[:150]).tolist() == [3.0]
+    assert best_epoch(losses[95:105]).tolist() == [2.0]
+
+
+def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
+    cells = stack()
+    whole = [
+        outcome.records for outcome in run_group(cells, "cpu", Progress(lambda: None, tmp_path / "whole.pt"))
+    ]
+    module = sys.modules[run_group.__module__]
+    monkeypatch.setattr(module, "Checkpoint", lambda path: Checkpoint(path, seconds=0.0))
+    steps = []
+
+    def die():
+        steps.append(1)
+        if len(steps) == 40:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "killed.pt"
+    with pytest.raises(KeyboardInterrupt):
+        run_group(cells, "cpu", Progress(die, path))
+    more = []
+    resumed = run_group(cells, "cpu", Progress(lambda: more.append(1), path))
+    assert len(more) == recipe(cells[0]).steps - 40
+    assert [outcome.records for outcome in resumed] == whole
+
+
+def test_smoke_runs_from_end_to_end_and_every_figure_is_drawn(tmp_path):
+    store = Store(tmp_path)
+    chosen = [SMOKE[name] for name in ("positions", "tokens", "dims", "two_points")]
+    run(plan(chosen, store, "cpu"), store, "cpu")
+    tables = {experiment.name: store.table(experiment) for experiment in chosen}
+    assert all(len(tables[experiment.name]) == experiment.size for experiment in chosen)
+    assert set(tables["amsel2024/positions"]["positions"]) == {kind.value for kind in Positions}
+    assert (tables["amsel2024/two_points"]["error"] >= tables["amsel2024/two_points"]["floor"]).all()
+    drawn = figures(_results(tables))
+    assert [figure.id for figure in drawn] == [
+        f"amsel2024-{name}" for name in ("positions", "tokens", "dims", "floor", "survey")
+    ]
+    assert not list(tmp_path.glob("unfinished/*/*"))
+
+
+def test_published_values_are_the_talks():
+    table = published()
+    assert len(table[table["figure"] == "1"]) == 63
+    rank_64 = table[(table["figure"] == "1") & (table["rank"] == 64) & (table["layers"] == 1)]
+    assert rank_64.set_index("budget")["error"].to_dict() == {1: 0.0155, 8: 0.0069, 64: 0.0019}
+
+
+def _with(cell, **changes):
+    return type(cell)(
+        cell.experiment, cell.task, cell.model, cell.train.replace(**changes), cell.seed, cell.point
+    )
+
+
+def _results(tables):
+    from rankscope.lab.paper import Results
+
+    return Results(tables, lambda key: {})
