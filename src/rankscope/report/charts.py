@@ -105,7 +105,7 @@ def _heat_map(heat_map: HeatMap) -> Any:
         text=[[escape(mark) for mark in row] for row in heat_map.marks],
         texttemplate="%{text}",
         hovertemplate="%{y}<br>%{x}<br>%{hovertext}<extra></extra>",
-        colorscale=[list(level) for level in palette.VERDICTS], showscale=False, xgap=2, ygap=2,
+        colorscale=[list(level) for level in palette.MAPS[heat_map.colours]], showscale=False, xgap=2, ygap=2,
     )  # fmt: skip
 
 
