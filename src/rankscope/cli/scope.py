@@ -7,26 +7,14 @@ import pandas as pd
 import typer
 from rich.console import Console
 
-from rankscope.checkpoints import Layout, read_layout
 from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.options import Csv, Device, Map, ModelArgument, Revision, read_map
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.lab.runner import check_device
 from rankscope.scope.heads import HeadScope, measure_heads
 
 MOST_ROWS = 64
 HEAD_COLUMNS = ("effective_rank", "stable_rank", "energy_rank", "used")
-
-ModelArgument = Annotated[str, typer.Argument(help="A folder, a .safetensors file, or a hub id.")]
-Revision = Annotated[str | None, typer.Option(help="Revision of a hub id: a branch, a tag or a commit.")]
-Map = Annotated[
-    str | None,
-    typer.Option(
-        "--map",
-        help="Where an unknown architecture keeps its parts: a JSON file, or the name of a known one.",
-    ),
-]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
-Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
 
 
 @app.command()
@@ -57,13 +45,6 @@ def heads(
         _show_heads(scope)
     if out_path is not None:
         _announce(_heads_page(model, scope, out_path))
-
-
-def read_map(given: str | None) -> str | Layout | None:
-    """What --map says: a layout from a JSON file, or the name of a known architecture."""
-    if given is None or not (given.endswith(".json") or Path(given).exists()):
-        return given
-    return read_layout(given)
 
 
 def _show_heads(scope: HeadScope) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_source
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
-from rankscope.scope.adapter import written_whole
+from rankscope.scope.adapter import refuse_existing, written_whole
 from rankscope.scope.fidelity import load_model
 from rankscope.scope.neurons import Batch, Order, head_magnitudes, mean_loss, ranking
 
@@ -49,8 +49,7 @@ def prune_model(
         if not 0 <= share < 1:
             raise InputError(f"{name}={share}: a share to prune lies in [0, 1), such as 0.4.")
     out = Path(out_path)
-    if out.exists():
-        raise InputError(f"{out} exists. Give another out-path, or remove it first.")
+    refuse_existing(out)
     whole = load_model(open_source(model, revision=revision))
     smaller = smaller_model(whole, neurons=neurons, heads=heads)
     sizes = (_parameters(whole), _parameters(smaller))
