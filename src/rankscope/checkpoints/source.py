@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from rankscope.core import InputError, suggest
 
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+TOKENIZER_FILES = ("*token*.json", "vocab.*", "merges.txt", "*.model")
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth")
 
@@ -97,6 +98,11 @@ def open_source(
         if path.is_dir():
             return _from_folder(path, config)
         return _from_file(path, config)
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """What a model's folder holds of its tokenizer."""
+    return sorted({path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)})
 
 
 def _from_folder(folder: Path, config: Mapping[str, Any] | None) -> Source:
@@ -274,7 +280,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
         raise InputError(
             f"{name}: no such file or folder, and hub ids need an extra: pip install 'rankscope[models]'."
         ) from None
-    wanted = ["config.json", "*.safetensors", INDEX]
+    wanted = ["config.json", "*.safetensors", INDEX, *TOKENIZER_FILES]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except HFValidationError:

@@ -19,7 +19,7 @@ def show_table(frame: pd.DataFrame, title: str) -> None:
     """Print a table, every column as wide as it must be: a narrow terminal wraps lines and hides nothing."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in frame.columns:
-        numeric = pd.api.types.is_numeric_dtype(frame[name])
+        numeric = all(isinstance(value, int | float) for value in frame[name])
         header = escape(str(name).replace("_", "\n"))
         table.add_column(header, justify="right" if numeric else "left", no_wrap=True)
     for row in frame.astype(object).itertuples(index=False, name=None):

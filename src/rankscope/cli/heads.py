@@ -1,4 +1,4 @@
-"""The scope on the command line: what a checkpoint's heads and neurons are like."""
+"""Every head of a checkpoint on the command line: how much of its rank does it use?"""
 
 from pathlib import Path
 from typing import Annotated
