@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankscope.checkpoints.tokenizer import TOKENIZER_FILES
 from rankscope.core import InputError, suggest
 
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-TOKENIZER_FILES = ("*token*.json", "vocab.*", "merges.txt", "*.model")
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth")
 
@@ -98,11 +98,6 @@ def open_source(
         if path.is_dir():
             return _from_folder(path, config)
         return _from_file(path, config)
-
-
-def tokenizer_files(folder: Path) -> list[Path]:
-    """What a model's folder holds of its tokenizer."""
-    return sorted({path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)})
 
 
 def _from_folder(folder: Path, config: Mapping[str, Any] | None) -> Source:

@@ -38,13 +38,13 @@ def heads(
     )
     if csv is not None:
         write_csv(scope.table, csv)
+    if out_path is not None:
+        _announce(_heads_page(model, scope, out_path))
     if as_json:
         content = {"model": model, "offset": offset, "summary": scope.summary, "notes": scope.notes}
         emit(to_json({**content, "heads": records(scope.table)}))
     else:
         _show_heads(scope)
-    if out_path is not None:
-        _announce(_heads_page(model, scope, out_path))
 
 
 def _show_heads(scope: HeadScope) -> None:

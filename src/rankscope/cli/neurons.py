@@ -68,13 +68,13 @@ def neurons(
         pruned = prune_model(
             source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches
         )
+    if out_path is not None and not pruning:
+        path = _page(model, scope, curves, out_path)
+        Console(stderr=True).print(f"Page: {path}", soft_wrap=True)
     if as_json:
         emit(to_json(_content(model, scope, curves, pruned)))
     else:
         _show(scope, curves, batches, pruned)
-    if out_path is not None and not pruning:
-        path = _page(model, scope, curves, out_path)
-        Console(stderr=True).print(f"Page: {path}", soft_wrap=True)
 
 
 def _show(

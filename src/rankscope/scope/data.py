@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import import_transformers
-from rankscope.checkpoints.source import tokenizer_files
+from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.core import InputError
 
 ROWS = 8

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_source
-from rankscope.checkpoints.source import tokenizer_files
+from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.scope.adapter import refuse_existing, written_whole
