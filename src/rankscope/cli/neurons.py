@@ -19,7 +19,7 @@ from rankscope.scope.fidelity import load_model
 from rankscope.scope.neurons import Batch, NeuronScope, measure_neurons, pruning_curves
 from rankscope.scope.prune import Pruned, prune_model
 
-MOST_ROWS = 64
+MOST_ROWS = 144
 
 
 @app.command()

@@ -17,7 +17,7 @@ from rankscope.core.text import cell_text
 
 def show_table(frame: pd.DataFrame, title: str) -> None:
     """Print a table, every column as wide as it must be: a narrow terminal wraps lines and hides nothing."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in frame.columns:
         numeric = all(isinstance(value, int | float) for value in frame[name])
         header = escape(str(name).replace("_", "\n"))

@@ -12,6 +12,7 @@ from rankscope.scope.neurons import NeuronScope
 
 MOST_MARKED = 16
 MOST_POINTS = 200
+MOST_CURVES = 12
 
 
 def head_figures(scope: HeadScope) -> list[Figure]:
@@ -52,13 +53,15 @@ def neuron_figures(scope: NeuronScope, curves: pd.DataFrame | None) -> list[Figu
         for place, rows in scope.neurons.groupby(["stack", "layer", "expert"], dropna=False)
         if isinstance(place, tuple)
     ]
+    shown = sizes[:: -(-len(sizes) // MOST_CURVES)]
+    which = "Each block's" if shown == sizes else f"Of {len(shown)} of {len(sizes)} blocks the"
     figures = [
         Figure(
             "magnitudes",
             "Magnitudes of neurons",
             "",
-            "Each block's neurons from small to large: the norm of what a neuron reads times that of what it writes.",
-            [Panel("sorted", "share of the neurons", "magnitude", sizes)],
+            f"{which} neurons from small to large: the norm of what a neuron reads times that of what it writes.",
+            [Panel("sorted", "share of the neurons", "magnitude", shown)],
         )
     ]
     if curves is not None:
