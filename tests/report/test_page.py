@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from rankscope.lab import AtLeast, Check, Claim, Paper, judge
-from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series
+from rankscope.lab.figure import Colours, Figure, HeatMap, Mark, Panel, Series
 from rankscope.report import Section, write_report
+from rankscope.report.charts import chart_html
 from rankscope.report.static import save_static
 from tests.browser import errors
 
@@ -105,3 +106,12 @@ def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
     png, pdf = save_static(figure, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("colours", list(Colours))
+def test_maps_are_drawn_in_either_palette(tmp_path, colours):
+    heat_map = HeatMap(["0", "1"], ["a"], [[0.1, 0.9]], [["", ""]], [["x", "y"]], (0.0, 1.0), colours)
+    figure = Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=heat_map)])
+    assert save_static(figure, tmp_path)[0].read_bytes().startswith(b"\x89PNG")
+    lowest = {"diverging": "#D55E00", "sequential": "#FBF8EF"}[colours]
+    assert lowest in chart_html(figure)

@@ -193,7 +193,10 @@ def mean_loss(model: Any, batches: Sequence[Batch]) -> float:
                 "Give the inputs of its forward, in its shapes."
             ) from error
         if loss is None:
-            raise InputError(f"{type(model).__name__} gives no loss on this batch. Add 'labels' to it.")
+            raise InputError(
+                f"{type(model).__name__} gives no loss on this batch. "
+                "Add 'labels' to it, or give the model with its output head."
+            )
         total += float(loss)
     return total / len(batches)
 
