@@ -7,19 +7,10 @@ import time
 import pandas as pd
 import pytest
 
-from rankscope import cli
 from rankscope.lab import Scale, Store
 from rankscope.papers import PAPERS
 from rankscope.report.build import Selection
-
-
-def call(monkeypatch, capsys, *args):
-    """Run the command line in this process: its exit code, what it printed, what it logged."""
-    monkeypatch.setattr(sys, "argv", ["rankscope", *map(str, args)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    printed = capsys.readouterr()
-    return stop.value.code, printed.out, printed.err
+from tests.command_line import call
 
 
 @pytest.fixture(scope="session")

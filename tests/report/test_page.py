@@ -1,6 +1,5 @@
 """The page in a real browser, and the page of a paper with hostile names."""
 
-import shutil
 import subprocess
 import sys
 
@@ -8,9 +7,11 @@ import pandas as pd
 import pytest
 
 from rankscope.lab import AtLeast, Check, Claim, Paper, judge
-from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series
+from rankscope.lab.figure import Colours, Figure, HeatMap, Mark, Panel, Series
 from rankscope.report import Section, write_report
+from rankscope.report.charts import chart_html
 from rankscope.report.static import save_static
+from tests.browser import errors
 
 HOSTILE = "<img src=x onerror='window.broken=1'>"
 
@@ -48,38 +49,6 @@ def hostile_section():
     return Section(
         paper, "smoke", [judge(claim, pd.DataFrame())], [figure], pd.DataFrame([row], columns=columns)
     )
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Headless Chromium, installed from the distribution's packages where that is possible."""
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        install = "apt-get update -qq && apt-get install -y -qq chromium chromium-driver"
-        if (
-            shutil.which("apt-get") is None
-            or subprocess.run(install, shell=True, capture_output=True, check=False).returncode
-        ):
-            pytest.skip(
-                "the page was NOT opened in a browser: chromium and chromedriver are not here; install both"
-            )
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in (
-        "headless", "no-sandbox", "disable-gpu", "disable-background-networking", "disable-component-update",
-        "disable-sync", "no-first-run", "window-size=1300,1600",
-    ):  # fmt: skip
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
-
-
-def errors(driver):
-    return [entry for entry in driver.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}]
 
 
 @pytest.mark.browser
@@ -137,3 +106,12 @@ def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
     png, pdf = save_static(figure, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("colours", list(Colours))
+def test_maps_are_drawn_in_either_palette(tmp_path, colours):
+    heat_map = HeatMap(["0", "1"], ["a"], [[0.1, 0.9]], [["", ""]], [["x", "y"]], (0.0, 1.0), colours)
+    figure = Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=heat_map)])
+    assert save_static(figure, tmp_path)[0].read_bytes().startswith(b"\x89PNG")
+    lowest = {"diverging": "#D55E00", "sequential": "#FBF8EF"}[colours]
+    assert lowest in chart_html(figure)

@@ -284,3 +284,17 @@ def test_snippets_say_the_same_ranks(pair, tmp_path):
     section = yaml.safe_load(axolotl_text(config))
     assert section["lora_rank_pattern"] == config["rank_pattern"]
     assert section["lora_target_modules"] == config["target_modules"]
+
+
+def test_factors_start_from_the_measured_spectrum(pair, tmp_path, monkeypatch):
+    seen = []
+    decompose = adapter_module.top_factors
+
+    def watched(update, rank, *, spectrum):
+        seen.append(float(spectrum.double().square().sum() / update.double().square().sum()))
+        return decompose(update, rank, spectrum=spectrum)
+
+    monkeypatch.setattr(adapter_module, "top_factors", watched)
+    plan = export_adapter(*pair("gpt2"), tmp_path / "out", rule="rank=5", verify=False).plan
+    assert len(seen) == sum(item.rank > 0 for item in plan.items) > 0
+    assert seen == pytest.approx([1.0] * len(seen), rel=1e-4)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankscope.checkpoints.tokenizer import TOKENIZER_FILES
 from rankscope.core import InputError, suggest
 
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -274,7 +275,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
         raise InputError(
             f"{name}: no such file or folder, and hub ids need an extra: pip install 'rankscope[models]'."
         ) from None
-    wanted = ["config.json", "*.safetensors", INDEX]
+    wanted = ["config.json", "*.safetensors", INDEX, *TOKENIZER_FILES]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except HFValidationError:

@@ -113,7 +113,8 @@ class Checkpoint:
             missing = "has no config.json" if self.source.config is None else "does not say"
             raise InputError(
                 f"{self.source.label} {missing}, so the number of heads ({layout.heads}) is unknown. "
-                "Pass heads=, or config= with the model's configuration."
+                "Pass heads=, or config= with the model's configuration; on the command line, --map with a JSON "
+                "layout whose heads is the number."
             )
         return found
 

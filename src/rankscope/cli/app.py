@@ -16,7 +16,8 @@ USAGE_MISTAKE: type[Exception] = next(
 """The base of all usage errors: click's own or, in newer releases, that of the copy inside typer."""
 
 app = typer.Typer(
-    help="How much rank does attention need? Two papers made executable, every claim with a verdict.",
+    help="How much rank does attention need? Two papers made executable, every claim with a verdict; and real "
+    "checkpoints under the scope.",
     no_args_is_help=True,
     add_completion=False,
 )

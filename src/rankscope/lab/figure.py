@@ -20,6 +20,13 @@ class Mark(StrEnum):
     POINTS = "points"
 
 
+class Colours(StrEnum):
+    """How a map turns values into colours: away from a middle both ways, or from little to much."""
+
+    DIVERGING = "diverging"
+    SEQUENTIAL = "sequential"
+
+
 @dataclass(frozen=True)
 class Series:
     """One curve: y over x, with an interval where there are several seeds. `paper` marks published values."""
@@ -46,6 +53,7 @@ class HeatMap:
     text: Sequence[Sequence[str]]
     marks: Sequence[Sequence[str]]
     levels: tuple[float, float]
+    colours: Colours = Colours.DIVERGING
     scale: bool = False
 
 

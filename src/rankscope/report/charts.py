@@ -109,7 +109,7 @@ def _heat_map(heat_map: HeatMap) -> Any:
         text=[[escape(mark) for mark in row] for row in heat_map.marks],
         texttemplate="%{text}",
         hovertemplate="%{y}<br>%{x}<br>%{hovertext}<extra></extra>",
-        colorscale=[list(level) for level in palette.VERDICTS], showscale=False, xgap=1, ygap=1,
+        colorscale=[list(level) for level in palette.MAPS[heat_map.colours]], showscale=False, xgap=1, ygap=1,
     )  # fmt: skip
 
 

@@ -38,13 +38,19 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str = "inde
     for section in sections:
         for figure in section.figures:
             save_static(figure, pictures)
+    return write_page(
+        folder / f"{name}.html", "page.html.jinja", sections=[_section(section) for section in sections]
+    )
+
+
+def write_page(path: Path, template: str, **values: object) -> Path:
+    """Fill a template that extends the base page and put it at `path` in one move."""
     environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True)
-    page = environment.get_template("page.html.jinja").render(
+    page = environment.get_template(template).render(
         version=rankscope.__version__,
         plotly=Markup(get_plotlyjs()),  # the library's own script, shipped with its package
-        sections=[_section(section) for section in sections],
+        **values,
     )
-    path = folder / f"{name}.html"
     temporary = path.with_suffix(".part")
     temporary.write_text(page, encoding="utf-8")
     os.replace(temporary, path)

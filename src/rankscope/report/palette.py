@@ -1,8 +1,13 @@
 """Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
 
+from rankscope.lab.figure import Colours
+
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000")
 PAPER = "#777777"
-VERDICTS = ((0.0, "#D55E00"), (0.5, "#F0E6C8"), (1.0, "#0072B2"))
+MAPS = {
+    Colours.DIVERGING: ((0.0, "#D55E00"), (0.5, "#F0E6C8"), (1.0, "#0072B2")),
+    Colours.SEQUENTIAL: ((0.0, "#FBF8EF"), (0.5, "#8FBFD9"), (1.0, "#0072B2")),
+}
 
 
 def fade(colour: str, alpha: float) -> str:

@@ -84,7 +84,7 @@ def _draw_series(axis: Any, series: Series, colour: str) -> None:
 
 
 def _draw_map(axis: Any, heat_map: HeatMap) -> None:
-    colours = LinearSegmentedColormap.from_list("verdicts", list(palette.VERDICTS))
+    colours = LinearSegmentedColormap.from_list(heat_map.colours, list(palette.MAPS[heat_map.colours]))
     low, high = heat_map.levels
     image = axis.imshow(heat_map.values, cmap=colours, vmin=low, vmax=high, aspect="auto")
     if heat_map.scale:

@@ -1,16 +1,17 @@
 """The instruments on a checkpoint: heads, updates and neurons, and what they export."""
 
-from rankscope.scope.adapter import Adapter, export_adapter
+from rankscope.scope.adapter import Adapter, Draft, draft_adapter, export_adapter, write_adapter
 from rankscope.scope.heads import HeadScope, measure_heads
 from rankscope.scope.neurons import NeuronScope, Order, measure_neurons, pruning_curves
 from rankscope.scope.plan import Profile
 from rankscope.scope.prune import Pruned, prune_model
-from rankscope.scope.rules import compare_rules, energy_curve, ranks_by
+from rankscope.scope.rules import check_rule, compare_rules, energy_curve, ranks_by
 from rankscope.scope.snippets import axolotl_text, lora_config_text
 from rankscope.scope.updates import UpdateScope, measure_updates
 
 __all__ = [
     "Adapter",
+    "Draft",
     "HeadScope",
     "NeuronScope",
     "Order",
@@ -18,7 +19,9 @@ __all__ = [
     "Pruned",
     "UpdateScope",
     "axolotl_text",
+    "check_rule",
     "compare_rules",
+    "draft_adapter",
     "energy_curve",
     "export_adapter",
     "lora_config_text",
@@ -28,4 +31,5 @@ __all__ = [
     "prune_model",
     "pruning_curves",
     "ranks_by",
+    "write_adapter",
 ]

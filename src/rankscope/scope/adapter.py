@@ -24,10 +24,11 @@ from rankscope.checkpoints.modules import Home, skeleton
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError, RankscopeError
 from rankscope.linalg.decompose import top_factors
+from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.fidelity import Fidelity, import_peft, measure_fidelity
 from rankscope.scope.plan import Fate, Item, Plan, Profile, plan_adapter
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import Progress, difference, measure_updates, row_name
+from rankscope.scope.updates import Progress, UpdateScope, difference, measure_updates, row_name
 
 PREFIX = "base_model.model."
 
@@ -40,6 +41,17 @@ class Adapter:
     config: Mapping[str, Any]
     plan: Plan
     fidelity: Fidelity | None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An adapter before it is written: the fate of every tensor, and how PEFT will be told."""
+
+    base: Source
+    tuned: Source
+    scope: UpdateScope
+    plan: Plan
+    config: Mapping[str, Any]
 
 
 def export_adapter(
@@ -55,105 +67,107 @@ def export_adapter(
     revision: str | None = None,
     resume_path: str | Path | None = None,
     verify: bool = True,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Adapter:
     """Write what training added as a PEFT adapter, load it on the base, and measure what is lost."""
     import_peft()
     base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
-    out = Path(out_path)
-    if out.exists():
-        raise InputError(f"{out} exists. Give another out-path, or remove it first.")
+    refuse_existing(Path(out_path))
     scope = measure_updates(
         base,
         tuned,
         include_regex=include_regex,
         exclude_regex=exclude_regex,
         resume_path=resume_path,
+        device=device,
         progress=progress,
     )
+    draft = draft_adapter(
+        base,
+        tuned,
+        scope,
+        rule=rule,
+        max_rank=max_rank,
+        profile=profile,
+        include_regex=include_regex,
+        exclude_regex=exclude_regex,
+    )
+    return write_adapter(draft, out_path, verify=verify, device=device, progress=progress)
+
+
+def draft_adapter(
+    base: Source,
+    tuned: Source,
+    scope: UpdateScope,
+    *,
+    rule: str = "energy@0.95",
+    max_rank: int | None = None,
+    profile: Profile = Profile.EXACT,
+    include_regex: str | None = None,
+    exclude_regex: str | None = None,
+) -> Draft:
+    """What an adapter of the measured updates will hold, with the filters they were measured with."""
     if scope.summary["identical"]:
         raise InputError(f"{base.label} and {tuned.label} are identical where compared: nothing to write.")
     shape = skeleton(base)
-    ranks = ranks_by(scope, rule, max_rank=max_rank)
     plan = plan_adapter(
         base,
         tuned,
         scope,
-        ranks,
+        ranks_by(scope, rule, max_rank=max_rank),
         model=shape,
         profile=profile,
         include_regex=include_regex,
         exclude_regex=exclude_regex,
     )
-    config = adapter_config(plan, base, shape)
-    tensors = adapter_tensors(plan, base, tuned, config, shape)
-    with written_whole(out) as draft:
-        save_file(tensors, draft / "adapter_model.safetensors", metadata={"format": "pt"})
-        (draft / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        fidelity = measure_fidelity(base, tuned, draft) if verify else None
-        (draft / "README.md").write_text(_readme(config, plan, fidelity), encoding="utf-8")
+    return Draft(base, tuned, scope, plan, adapter_config(plan, base, shape))
+
+
+def write_adapter(
+    draft: Draft,
+    out_path: str | Path,
+    *,
+    verify: bool = True,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Adapter:
+    """Write a draft whole or not at all, after loading it on the base where it is to be verified."""
+    import_peft()
+    out = Path(out_path)
+    refuse_existing(out)
+    config, plan = draft.config, draft.plan
+    tensors = adapter_tensors(draft, device=device, progress=progress)
+    with written_whole(out) as folder:
+        save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        fidelity = measure_fidelity(draft.base, draft.tuned, folder) if verify else None
+        (folder / "README.md").write_text(_readme(config, plan, fidelity), encoding="utf-8")
     return Adapter(out, config, plan, fidelity)
 
 
-def adapter_config(plan: Plan, base: Source, model: Any) -> dict[str, Any]:
-    """The adapter_config.json of a plan: full module names, the scale baked in (alpha = r)."""
-    lora = plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D)
-    biases = plan.lora_biases
-    ranks = {item.module: item.rank for item in lora}
-    ranks |= {item.module: 1 for item in biases if item.module not in ranks}
-    experts = plan.expert_ranks
-    if not ranks and not experts and not plan.whole_modules:
-        reasons = sorted({item.reason for item in plan.items if item.fate == Fate.SKIPPED})
-        raise InputError(f"Nothing is left to write: {'; '.join(reasons)}. Relax the filters or the rule.")
-    if not ranks and not experts:
-        ranks = {_carrier(plan, model): 1}
-    every = [*ranks.values(), *experts.values()]
-    common = max(every, default=1) if plan.profile == Profile.PORTABLE else _most_common(every)
-    own = {} if plan.profile == Profile.PORTABLE else {**ranks, **experts}
-    pattern = {"^" + re.escape(name): rank for name, rank in sorted(own.items()) if rank != common}
-    whole = sorted(plan.whole_modules)
-    return {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM" if type(model).__name__.endswith("ForCausalLM") else None,
-        "base_model_name_or_path": str(base.folder.resolve()) if base.folder else base.label,
-        "r": common,
-        "lora_alpha": common,
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "fan_in_fan_out": any(item.slot and item.slot.home == Home.CONV1D for item in lora),
-        "target_modules": sorted(ranks),
-        "target_parameters": sorted(experts) or None,
-        "rank_pattern": pattern,
-        "alpha_pattern": dict(pattern),
-        "modules_to_save": whole or None,
-        "lora_bias": bool(biases),
-        "ensure_weight_tying": _peft_can_tie(plan, model),
-        "inference_mode": True,
-        "init_lora_weights": True,
-        "use_rslora": False,
-        "use_dora": False,
-    }
+def refuse_existing(out: Path) -> None:
+    """Nothing that is there is written over."""
+    if out.exists():
+        raise InputError(f"{out} exists. Give another out-path, or remove it first.")
 
 
 def adapter_tensors(
-    plan: Plan, base: Source, tuned: Source, config: Mapping[str, Any], model: Any
+    draft: Draft, *, device: str = "cpu", progress: Progress | None = None
 ) -> dict[str, Tensor]:
     """Every tensor of the adapter under the key that PEFT expects, and no other."""
+    plan, base, tuned, config = draft.plan, draft.base, draft.tuned, draft.config
+    model = skeleton(base)
     shapes = {name: model.get_parameter(name).shape for name in plan.expert_ranks}
     expected, homes = _expected(model, config)
+    factors = _all_factors(draft, device, progress)
     tensors: dict[str, Tensor] = {}
     for item in plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
-        left, right = _factors(base, tuned, item)
-        _put(
-            tensors,
-            item.module,
-            left,
-            right,
-            config["rank_pattern"].get("^" + re.escape(item.module), config["r"]),
-        )
+        rank = config["rank_pattern"].get("^" + re.escape(item.module), config["r"])
+        _put(tensors, item.module, *factors[row_name(item.pair)], rank)
     for name, rank in plan.expert_ranks.items():
         pieces = [item for item in plan.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
-        left, right = _expert_factors(base, tuned, pieces, shapes[name], rank)
+        left, right = _expert_factors(factors, pieces, shapes[name], rank)
         tensors[f"{homes[name]}.lora_A.weight"] = right
         tensors[f"{homes[name]}.lora_B.weight"] = left
     for item in plan.lora_biases:
@@ -176,15 +190,25 @@ def adapter_tensors(
     return {key: value.contiguous() for key, value in sorted(tensors.items())}
 
 
-def _factors(base: Source, tuned: Source, item: Item) -> tuple[Tensor, Tensor]:
+def _all_factors(draft: Draft, device: str, progress: Progress | None) -> dict[str, tuple[Tensor, Tensor]]:
+    items = draft.plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS)
+    factors = {}
+    for done, item in enumerate(items):
+        factors[row_name(item.pair)] = _factors(draft, item, device)
+        if progress is not None:
+            progress(row_name(item.pair), done + 1, len(items))
+    return factors
+
+
+def _factors(draft: Draft, item: Item, device: str) -> tuple[Tensor, Tensor]:
     """Factors of one update with the singular values shared out evenly between both sides."""
-    before, after = difference(base, tuned, item.pair)
+    before, after = (value.to(device) for value in difference(draft.base, draft.tuned, item.pair))
     update = (after - before).float()
     if item.slot is not None and item.slot.home == Home.CONV1D:
         update = update.T
-    found = top_factors(update, item.rank)
+    found = top_factors(update, item.rank, spectrum=draft.scope.spectra[row_name(item.pair)])
     size = torch.linalg.vector_norm(found.right, dim=1).clamp_min(torch.finfo(update.dtype).tiny).sqrt()
-    return found.left * size, found.right / size[:, None]
+    return (found.left * size).cpu(), (found.right / size[:, None]).cpu()
 
 
 def _put(tensors: dict[str, Tensor], module: str, left: Tensor, right: Tensor, rank: int) -> None:
@@ -194,7 +218,7 @@ def _put(tensors: dict[str, Tensor], module: str, left: Tensor, right: Tensor, r
 
 
 def _expert_factors(
-    base: Source, tuned: Source, pieces: list[Item], shape: torch.Size, rank: int
+    factors: Mapping[str, tuple[Tensor, Tensor]], pieces: list[Item], shape: torch.Size, rank: int
 ) -> tuple[Tensor, Tensor]:
     """Factors of all experts in PEFT's packing; gate and up, apart on disk, take ranks of their own."""
     experts, rows, columns = shape
@@ -203,7 +227,7 @@ def _expert_factors(
     for item in pieces:
         number = item.expert
         assert number is not None
-        b, a = _factors(base, tuned, item)
+        b, a = factors[row_name(item.pair)]
         start = rows // 2 if item.slot and item.slot.part == "up" else 0
         place = slice(filled[number], filled[number] + item.rank)
         left[start : start + b.shape[0], place, number] = b
@@ -242,31 +266,6 @@ def written_whole(out: Path) -> Iterator[Path]:
         raise InputError(f"{out}: {error.strerror or error}. Nothing was written.") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _carrier(plan: Plan, model: Any) -> str:
-    """A layer that gets factors of zeros, because PEFT loads no adapter without any."""
-    homes = (Home.LINEAR, Home.CONV1D)
-    layers = {item.module for item in plan.items if item.slot and item.slot.home in homes}
-    layers -= plan.whole_modules
-    if not layers:
-        raise InputError("Only whole modules changed and no linear layer is left for PEFT to adapt.")
-    return min(layers, key=lambda name: (model.get_submodule(name).weight.numel(), name))
-
-
-def _most_common(ranks: list[int]) -> int:
-    return Counter(ranks).most_common(1)[0][0] if ranks else 1
-
-
-def _peft_can_tie(plan: Plan, model: Any) -> bool:
-    """Whether PEFT can tie one plain output layer to the saved embedding; else each has a copy of its own."""
-    modules = {alias.rpartition(".")[0] for alias in plan.ties}
-    if len(modules) != 1:
-        return False
-    (head,) = modules
-    plain = all(not name.endswith("bias") for name, _ in model.get_submodule(head).named_parameters())
-    names = {name.rpartition(".")[2] for name in plan.whole_modules}
-    return plain and bool(names & {"embed_tokens", "lm_head"})
 
 
 def _readme(config: Mapping[str, Any], plan: Plan, fidelity: Fidelity | None) -> str:

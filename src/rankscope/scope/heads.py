@@ -21,6 +21,7 @@ from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 ENERGY = 0.95
 WASTED_BELOW = 0.5
 CEILING_FROM = 0.9
+NAMED = 12
 
 NOTES = {
     "positions (rope)": "RoPE turns queries and keys by their distance; the static QK product is that of "
@@ -46,6 +47,17 @@ class HeadScope:
     """per block the singular values of `qk` and `ov`, head × value"""
     cosines: Mapping[str, Mapping[str, Tensor]]
     """per block the cosine between the `qk` (and the `ov`) of every two heads"""
+
+    def sentences(self) -> list[str]:
+        """The summary in words: where rank is wasted and where heads are at their ceiling."""
+        found = self.summary
+        return [
+            f"{found['heads']} heads use {found['mean_qk_used']:.0%} of their rank in QK and "
+            f"{found['mean_ov_used']:.0%} in OV on average (effective over nominal rank).",
+            f"Rank is wasted (below {found['wasted_below']:.0%} in both) in {_listed(found['wasted'])}.",
+            f"At the ceiling (from {found['ceiling_from']:.0%} in either): {_listed(found['ceiling'])}.",
+            f"Least used: {found['least_used_layer']}; most used: {found['most_used_layer']}.",
+        ]
 
 
 def measure_heads(
@@ -141,6 +153,18 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
         "least_used_layer": str(used.idxmin()),
         "most_used_layer": str(used.idxmax()),
     }
+
+
+def _listed(names: list[str]) -> str:
+    """How many heads, and which, the first few of them by name.
+
+    >>> _listed([]), _listed(["decoder 0.1"])
+    ('no head', '1 head (decoder 0.1)')
+    """
+    if not names:
+        return "no head"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{len(names)} head{'s' if len(names) > 1 else ''} ({', '.join(names[:NAMED])}{more})"
 
 
 def _names(rows: pd.DataFrame) -> list[str]:

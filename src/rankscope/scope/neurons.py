@@ -38,6 +38,15 @@ class NeuronScope:
     blocks: pd.DataFrame
     summary: Mapping[str, Any]
 
+    def sentences(self) -> list[str]:
+        """The summary in words."""
+        found = self.summary
+        return [
+            f"{found['neurons']} neurons in {len(self.blocks)} blocks; {found['below_knee']:.0%} of them lie below "
+            "the knee of their block's sorted magnitudes.",
+            f"{found['heads']} heads; the smallest OV is that of {found['smallest_head']}.",
+        ]
+
 
 def measure_neurons(
     model: Model,
@@ -51,6 +60,11 @@ def measure_neurons(
     checkpoint = open_checkpoint(
         model, architecture=architecture, heads=heads, config=config, revision=revision
     )
+    if not checkpoint.mlps:
+        raise InputError(
+            f"{checkpoint.source.label}: no MLP block of the layout {checkpoint.layout.name!r}. "
+            "Say where they are with a layout that has mlps: architecture=Layout(...), or a JSON file with --map."
+        )
     neurons = pd.concat([_neuron_rows(block) for block in checkpoint.mlps], ignore_index=True)
     by_head = head_magnitudes(checkpoint)
     keys = ["stack", "layer", "expert"]
@@ -169,10 +183,20 @@ def mean_loss(model: Any, batches: Sequence[Batch]) -> float:
         given = dict(batch)
         if "labels" not in given and "input_ids" in given:
             given["labels"] = given["input_ids"]
-        with torch.no_grad():
-            loss = getattr(model(**given), "loss", None)
+        try:
+            with torch.no_grad():
+                loss = getattr(model(**given), "loss", None)
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(
+                f"{type(model).__name__} does not take a batch of {', '.join(given)} ({reason}). "
+                "Give the inputs of its forward, in its shapes."
+            ) from error
         if loss is None:
-            raise InputError(f"{type(model).__name__} gives no loss on this batch. Add 'labels' to it.")
+            raise InputError(
+                f"{type(model).__name__} gives no loss on this batch. "
+                "Add 'labels' to it, or give the model with its output head."
+            )
         total += float(loss)
     return total / len(batches)
 

@@ -127,6 +127,12 @@ class Plan:
         ]
 
     @property
+    def lost(self) -> list[Item]:
+        """The changes that are left out though neither a filter nor the rule asked for it."""
+        skipped = [item for item in self.items if item.fate == Fate.SKIPPED and item.energy > 0]
+        return [item for item in skipped if item.pair.status != "unselected" and item.reason != _RANK_ZERO]
+
+    @property
     def expert_ranks(self) -> dict[str, int]:
         """The rank of each fused parameter: the most that any of its experts uses."""
         used: Counter[tuple[str, int | None]] = Counter()
@@ -187,6 +193,7 @@ def _carried_by_tie(item: Item, ties: Mapping[str, str]) -> Item:
     return item
 
 
+_RANK_ZERO = "the rule asks for rank 0"
 _NOT_IN_BOTH = {
     "added": "the base model has no such tensor",
     "removed": "the tuned model has no such tensor",
@@ -218,7 +225,7 @@ def _decomposed(item: Item, scope: UpdateScope, rank: int, profile: Profile) -> 
     if profile == Profile.PORTABLE and item.slot is not None and item.slot.home == Home.EXPERTS:
         return replace(item, reason="a portable adapter holds no experts")
     if rank == 0:
-        return replace(item, reason="the rule asks for rank 0")
+        return replace(item, reason=_RANK_ZERO)
     values = scope.spectra[row_name(item.pair)].double()
     return replace(item, fate=Fate.DECOMPOSED, rank=rank, kept=float(values[:rank].square().sum()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_source
+from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
-from rankscope.scope.adapter import written_whole
+from rankscope.scope.adapter import refuse_existing, written_whole
 from rankscope.scope.fidelity import load_model
 from rankscope.scope.neurons import Batch, Order, head_magnitudes, mean_loss, ranking
 
@@ -49,15 +51,17 @@ def prune_model(
         if not 0 <= share < 1:
             raise InputError(f"{name}={share}: a share to prune lies in [0, 1), such as 0.4.")
     out = Path(out_path)
-    if out.exists():
-        raise InputError(f"{out} exists. Give another out-path, or remove it first.")
-    whole = load_model(open_source(model, revision=revision))
+    refuse_existing(out)
+    source = open_source(model, revision=revision)
+    whole = load_model(source)
     smaller = smaller_model(whole, neurons=neurons, heads=heads)
     sizes = (_parameters(whole), _parameters(smaller))
     if sizes[0] == sizes[1]:
         raise InputError("Nothing to prune at these shares: raise neurons or heads.")
     with written_whole(out) as draft:
         smaller.save_pretrained(draft)
+        for file in [] if source.folder is None else tokenizer_files(source.folder):
+            shutil.copyfile(file, draft / file.name)
         again = type(smaller).from_pretrained(draft).eval()
         figures = [_measure(each, batches) for each in (whole, again)] if batches else None
     if figures is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pandas as pd
+import torch
 
 from rankscope.core import InputError
 from rankscope.linalg.spectrum import energy_rank
@@ -19,6 +20,12 @@ def ranks_by(scope: UpdateScope, rule: str, *, max_rank: int | None = None) -> d
         raise InputError(f"max-rank={max_rank}: an adapter has rank 1 at least.")
     ranks = _uncapped(scope, rule)
     return {name: rank if max_rank is None else min(rank, max_rank) for name, rank in ranks.items()}
+
+
+def check_rule(rule: str, *, max_rank: int | None = None) -> None:
+    """Refuse what `ranks_by` would refuse, before anything is measured."""
+    row = {"name": "any", "shape": "0 × 0", "signal_rank": 1, "gavish_donoho_rank": 1}
+    ranks_by(UpdateScope(pd.DataFrame([row]), {}, {"any": torch.ones(1)}), rule, max_rank=max_rank)
 
 
 def compare_rules(scope: UpdateScope, *, budget: int | None = None) -> pd.DataFrame:

@@ -82,7 +82,10 @@ def measure_updates(
     """
     base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
     pairs = list(pair_up(base, tuned, include_regex, exclude_regex))
-    journal = Journal() if resume_path is None else Journal.open(resume_path, _fingerprint(base, tuned))
+    filters = (include_regex, exclude_regex)
+    journal = (
+        Journal() if resume_path is None else Journal.open(resume_path, fingerprint(base, tuned, filters))
+    )
     rows, spectra = [], {}
     for done, pair in enumerate(pairs):
         key = row_name(pair)
@@ -238,12 +241,12 @@ def _tied_embedding(source: Source) -> str | None:
     return next((name for name in source.tensors if name.endswith(_EMBEDDINGS)), None)
 
 
-def _fingerprint(*sources: Source) -> str:
-    """What a resumed run must find unchanged: the files and the times they were written."""
+def fingerprint(base: Source, tuned: Source, filters: tuple[str | None, str | None]) -> str:
+    """What a resumed run must find unchanged: the files, the times they were written, and the filters."""
     stamps = []
-    for source in sources:
+    for source in (base, tuned):
         if source.folder is None:
             raise InputError(f"resume-path needs models on disk; {source.label} is in memory.")
         files = sorted(path for path in source.folder.iterdir() if path.is_file())
         stamps.append((source.label, [(path.name, path.stat().st_mtime_ns) for path in files]))
-    return repr(stamps)
+    return repr((stamps, filters))

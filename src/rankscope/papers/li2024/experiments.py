@@ -168,7 +168,7 @@ def experiments(scale: Scale) -> list[Experiment]:
             Grid(seed=sweep, relevant_fraction=(0.3, 0.4, 0.5, 0.6, 0.8)),
             learning_rate=0.25,
         ),
-        experiment("sensitivity", Grid(seed=sweep, variant=variants)),
+        experiment("sensitivity", Grid(seed=range(max(2, 3 * few // 4)), variant=variants)),
     ]
 
 

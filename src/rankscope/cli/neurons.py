@@ -1,0 +1,147 @@
+"""Which neurons carry the result, on the command line: magnitudes, pruning curves, and a smaller model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+
+from rankscope.checkpoints import open_source
+from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.options import Csv, Map, ModelArgument, Revision, quiet_transformers, read_map
+from rankscope.cli.tables import records, show_table, to_json, write_csv
+from rankscope.core import InputError
+from rankscope.scope.adapter import refuse_existing
+from rankscope.scope.data import ACCEPTED, count_tokens, read_batches
+from rankscope.scope.fidelity import load_model
+from rankscope.scope.neurons import Batch, NeuronScope, measure_neurons, pruning_curves
+from rankscope.scope.prune import Pruned, prune_model
+
+MOST_ROWS = 144
+
+
+@app.command()
+def neurons(
+    model: ModelArgument,
+    revision: Revision = None,
+    layout_map: Map = None,
+    data: Annotated[
+        Path | None, typer.Option(help=f"Measure the loss on this file as neurons go. {ACCEPTED}.")
+    ] = None,
+    prune: Annotated[
+        float | None, typer.Option(help="Write a model without this share of every MLP's smallest neurons.")
+    ] = None,
+    prune_heads: Annotated[
+        float | None,
+        typer.Option(help="Write a model without this share of every layer's smallest key-value groups."),
+    ] = None,
+    as_json: AsJson = False,
+    csv: Csv = None,
+    out_path: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the smaller model or, where nothing is pruned, for a page."),
+    ] = None,
+) -> None:
+    """Which neurons and heads are small, and what does the loss say when they go?"""
+    pruning = prune is not None or prune_heads is not None
+    if pruning and out_path is None:
+        raise InputError("--prune and --prune-heads write a smaller model: say where with --out-path.")
+    if pruning and layout_map is not None:
+        raise InputError("--map reads a model but cannot write one: leave it out, or --prune.")
+    if pruning and out_path is not None:
+        refuse_existing(out_path)
+    source = open_source(model, revision=revision)
+    scope = measure_neurons(source, architecture=read_map(layout_map))
+    if csv is not None:
+        write_csv(scope.neurons, csv)
+    if data is not None or pruning:
+        quiet_transformers()
+    batches: Sequence[Batch] = [] if data is None else read_batches(data, source)
+    curves = None
+    if batches:
+        with Console(stderr=True).status("silencing neurons"):
+            curves = pruning_curves(load_model(source), batches, architecture=read_map(layout_map))
+    pruned = None
+    if pruning and out_path is not None:
+        pruned = prune_model(
+            source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches
+        )
+    if out_path is not None and not pruning:
+        path = _page(model, scope, curves, out_path)
+        Console(stderr=True).print(f"Page: {path}", soft_wrap=True)
+    if as_json:
+        emit(to_json(_content(model, scope, curves, pruned)))
+    else:
+        _show(scope, curves, batches, pruned)
+
+
+def _show(
+    scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[Batch], pruned: Pruned | None
+) -> None:
+    rest = f"; the first {MOST_ROWS} of {len(scope.blocks)}" if len(scope.blocks) > MOST_ROWS else ""
+    blocks = scope.blocks.dropna(axis="columns", how="all")
+    show_table(blocks.head(MOST_ROWS), f"Magnitudes of neurons, by block{rest}")
+    show_table(_head_rows(scope), "Magnitudes of heads, by layer")
+    for sentence in scope.sentences():
+        emit(sentence)
+    if curves is None:
+        emit("Give --data to see the loss as neurons go.")
+    else:
+        wide = curves.pivot(index="fraction", columns="order", values="loss")[curves["order"].unique()]
+        tokens = count_tokens(batches)
+        show_table(
+            wide.reset_index(), f"Loss on {tokens} tokens after silencing a fraction of every block's neurons"
+        )
+    if pruned is not None:
+        show_table(pruned_table(pruned), f"Smaller model in {pruned.path}")
+        if pruned.loss is None:
+            emit("Give --data to measure its speed and its loss.")
+
+
+def _head_rows(scope: NeuronScope) -> pd.DataFrame:
+    places = scope.heads.groupby(["stack", "layer"], sort=False)["magnitude"]
+    return places.agg(heads="size", least="min", median="median", most="max").reset_index()
+
+
+def pruned_table(pruned: Pruned) -> pd.DataFrame:
+    """Size, and speed and loss where they were measured, before and after."""
+    rows: list[dict[str, Any]] = [_change("parameters", *pruned.parameters)]
+    if pruned.seconds is not None:
+        rows.append(_change("seconds per batch", *pruned.seconds))
+    if pruned.loss is not None:
+        rows.append(_change("loss", *pruned.loss))
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _change(what: str, before: float, after: float) -> dict[str, Any]:
+    return {"what": what, "before": before, "after": after, "ratio": after / before}
+
+
+def _content(
+    model: str, scope: NeuronScope, curves: pd.DataFrame | None, pruned: Pruned | None
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "model": model,
+        "summary": scope.summary,
+        "blocks": records(scope.blocks),
+        "heads": records(scope.heads),
+    }
+    if curves is not None:
+        content["curves"] = records(curves)
+    if pruned is not None:
+        measured = {name: getattr(pruned, name) for name in ("parameters", "seconds", "loss")}
+        content["pruned"] = {"path": str(pruned.path), **{k: v for k, v in measured.items() if v is not None}}
+    return content
+
+
+def _page(model: str, scope: NeuronScope, curves: pd.DataFrame | None, folder: Path) -> Path:
+    from rankscope.report import ScopePage, write_scope_page
+    from rankscope.scope.figures import neuron_figures
+
+    tables = {"Every block": scope.blocks, "Every head": scope.heads}
+    if curves is not None:
+        tables["Loss as neurons go"] = curves
+    figures = neuron_figures(scope, curves)
+    return write_scope_page(folder, ScopePage(f"Neurons of {model}", scope.sentences(), (), figures, tables))

@@ -1,0 +1,50 @@
+"""What the instruments' commands share: options, a progress bar, and quiet libraries."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rankscope.checkpoints import Layout, read_layout
+from rankscope.checkpoints.modules import import_transformers
+
+ModelArgument = Annotated[str, typer.Argument(help="A folder, a .safetensors file, or a hub id.")]
+Revision = Annotated[str | None, typer.Option(help="Revision of a hub id: a branch, a tag or a commit.")]
+Map = Annotated[
+    str | None,
+    typer.Option(
+        "--map",
+        help="Where an unknown architecture keeps its parts: a JSON file, or the name of a known one.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
+
+
+def read_map(given: str | None) -> str | Layout | None:
+    """What --map says: a layout from a JSON file, or the name of a known architecture."""
+    if given is None or not (given.endswith(".json") or Path(given).exists()):
+        return given
+    return read_layout(given)
+
+
+def quiet_transformers() -> None:
+    """No progress bars and no advice of that library between our own lines."""
+    logging = import_transformers().utils.logging
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+@contextmanager
+def tensor_bar(title: str, log: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar that counts tensors and names the one just done."""
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[name]}"), console=log, transient=True, disable=not log.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(title, total=None, name="")
+        yield lambda name, done, total: bar.update(task, completed=done, total=total, name=name)

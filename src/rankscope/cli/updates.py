@@ -1,0 +1,217 @@
+"""The rank of what training added, on the command line: measured, recommended, exported and verified."""
+
+import hashlib
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+
+from rankscope.checkpoints import Source, open_source
+from rankscope.cli.app import AsJson, app, emit, number
+from rankscope.cli.options import Csv, Device, Revision, quiet_transformers, tensor_bar
+from rankscope.cli.tables import records, show_table, to_json, write_csv
+from rankscope.core import InputError
+from rankscope.lab.runner import check_device
+from rankscope.scope.adapter import Adapter, Draft, draft_adapter, refuse_existing, write_adapter
+from rankscope.scope.fidelity import import_peft
+from rankscope.scope.plan import Plan, Profile
+from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve
+from rankscope.scope.snippets import axolotl_text, lora_config_text
+from rankscope.scope.updates import UpdateScope, fingerprint, measure_updates
+
+MOST_ROWS = 100
+PARTIAL = 1
+
+
+@app.command()
+def updates(
+    base_model: Annotated[str, typer.Option(help="The model before training: a folder, a file or a hub id.")],
+    model: Annotated[str, typer.Option(help="The model after training.")],
+    revision: Revision = None,
+    include_regex: Annotated[
+        str | None, typer.Option(help="Only tensors whose name holds a match of this pattern.")
+    ] = None,
+    exclude_regex: Annotated[
+        str | None, typer.Option(help="No tensor whose name holds a match of this pattern.")
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            help=f"What decides the ranks: {RULES}. energy@0.95 if neither this nor --budget is given."
+        ),
+    ] = None,
+    max_rank: Annotated[int | None, typer.Option(help="No rank above this one.")] = None,
+    profile: Annotated[
+        Profile, typer.Option(help="exact: all that PEFT can hold; portable: one rank, linear layers only.")
+    ] = Profile.EXACT,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Parameters an adapter may have: adds its rule to the table, and uses it without --rule."
+        ),
+    ] = None,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+    csv: Csv = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what --out-path would write, and write no adapter.")
+    ] = False,
+    out_path: Annotated[
+        Path | None, typer.Option(help="Write a verified PEFT adapter to this folder.")
+    ] = None,
+) -> None:
+    """What rank has the update from one checkpoint to another, and which rank would a LoRA need?
+
+    Exit code 1: the adapter leaves out changes that it cannot hold. Exit code 2: there is nothing to measure or write.
+    """
+    chosen = rule or ("energy@0.95" if budget is None else f"budget={budget}")
+    check_device(device)
+    check_rule(chosen, max_rank=max_rank)
+    if out_path is not None:
+        import_peft()
+        refuse_existing(out_path)
+    base, tuned = (open_source(given, revision=revision) for given in (base_model, model))
+    log = Console(stderr=True)
+    filters = {"include_regex": include_regex, "exclude_regex": exclude_regex}
+    journal = _journal(base, tuned, filters)
+    scope = _measured(base, tuned, filters, journal, device, log)
+    if scope.summary["identical"]:
+        raise InputError(
+            f"{base.label} and {tuned.label} are identical where compared: there is no update. "
+            "Check --model, or widen the filters."
+        )
+    rules = compare_rules(scope, budget=budget)
+    if csv is not None:
+        write_csv(scope.table, csv)
+    asked = {"rule": chosen, "max_rank": max_rank, "profile": profile, **filters}
+    draft = _draft(base, tuned, scope, asked, needed=out_path is not None or dry_run, log=log)
+    adapter = None
+    if draft is not None and out_path is not None and not dry_run:
+        quiet_transformers()
+        with tensor_bar("factors", log) as progress:
+            adapter = write_adapter(draft, out_path, device=device, progress=progress)
+        if journal is not None:
+            shutil.rmtree(journal, ignore_errors=True)
+    if as_json:
+        emit(to_json(_content(base, tuned, asked, scope, rules, draft, adapter)))
+    else:
+        _show(scope, rules, chosen, draft, adapter)
+    if draft is not None and (adapter is not None or dry_run):
+        _end(draft.plan, log)
+
+
+def _measured(
+    base: Source,
+    tuned: Source,
+    filters: dict[str, str | None],
+    journal: Path | None,
+    device: str,
+    log: Console,
+) -> UpdateScope:
+    try:
+        with tensor_bar("updates", log) as progress:
+            return measure_updates(
+                base, tuned, **filters, resume_path=journal, device=device, progress=progress
+            )
+    except KeyboardInterrupt:
+        if journal is not None:
+            log.print(f"Stopped. What is measured is kept in {journal}; run again to go on.", soft_wrap=True)
+        raise
+
+
+def _journal(base: Source, tuned: Source, filters: dict[str, str | None]) -> Path | None:
+    """Where measurements of these files are kept until they are exported; nowhere if that cannot be written."""
+    if base.folder is None or tuned.folder is None:
+        return None
+    inputs = fingerprint(base, tuned, (filters["include_regex"], filters["exclude_regex"]))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "rankscope" / "updates" / hashlib.sha256(inputs.encode()).hexdigest()[:24]
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    return None
+
+
+def _draft(
+    base: Source, tuned: Source, scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Console
+) -> Draft | None:
+    """The adapter to be; where none is possible a measurement still stands, and the reason is told."""
+    try:
+        return draft_adapter(base, tuned, scope, **asked)
+    except InputError as error:
+        if needed:
+            raise
+        log.print(f"No adapter can be recommended: {error}", soft_wrap=True, markup=False)
+        return None
+
+
+def _show(
+    scope: UpdateScope, rules: pd.DataFrame, chosen: str, draft: Draft | None, adapter: Adapter | None
+) -> None:
+    matrices = scope.table.dropna(subset=["effective_rank"]).sort_values("energy", ascending=False)
+    matrices = matrices.assign(share=matrices["energy"] / scope.summary["energy"])
+    shown = matrices[["name", "shape", "share", "effective_rank", "stable_rank"]].merge(rules, on="name")
+    more = f"; the {MOST_ROWS} largest of {len(shown)}, --csv has all" if len(shown) > MOST_ROWS else ""
+    show_table(shown.head(MOST_ROWS), f"Updates of matrices, with the rank that each rule asks for{more}")
+    show_table(energy_curve(scope), "Kept energy of one rank shared by all matrices")
+    statuses = ", ".join(f"{count} {status}" for status, count in scope.summary["status"].items())
+    emit(f"{scope.summary['tensors']} tensors: {statuses}.")
+    if draft is None:
+        return
+    show_table(draft.plan.coverage, f"Coverage of ‖ΔW‖² by an adapter ({draft.plan.profile}, {chosen})")
+    emit(f"{lora_config_text(draft.config)}\n# axolotl\n{axolotl_text(draft.config)}")
+    if adapter is not None and adapter.fidelity is not None:
+        emit(f"Adapter: {adapter.path}\n{adapter.fidelity.sentence()}")
+
+
+def _content(
+    base: Source,
+    tuned: Source,
+    asked: dict[str, Any],
+    scope: UpdateScope,
+    rules: pd.DataFrame,
+    draft: Draft | None,
+    adapter: Adapter | None,
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "base_model": base.label,
+        "model": tuned.label,
+        **asked,
+        "summary": scope.summary,
+        "tensors": records(scope.table),
+        "rules": records(rules),
+        "curve": records(energy_curve(scope)),
+    }
+    if draft is not None:
+        content["coverage"] = records(draft.plan.coverage)
+        content["plan"] = records(draft.plan.table)
+        content["lora_config"] = draft.config
+        content["axolotl"] = axolotl_text(draft.config)
+    if adapter is not None and adapter.fidelity is not None:
+        content["adapter"] = {
+            "path": str(adapter.path),
+            "logits_error": number(adapter.fidelity.logits_error),
+            "base_logits_error": number(adapter.fidelity.base_logits_error),
+            "weights": records(adapter.fidelity.weights),
+        }
+    return content
+
+
+def _end(plan: Plan, log: Console) -> None:
+    """Say what an adapter cannot hold, which makes it partial."""
+    if not plan.lost:
+        return
+    total = sum(item.energy for item in plan.items)
+    share = sum(item.energy for item in plan.lost) / total
+    reasons = "; ".join(sorted({item.reason for item in plan.lost}))
+    log.print(
+        f"Partial: {len(plan.lost)} changed tensors with {share:.2%} of ‖ΔW‖² are left out ({reasons}).",
+        soft_wrap=True,
+        markup=False,
+    )
+    raise typer.Exit(PARTIAL)

@@ -1,0 +1,77 @@
+"""The configuration of an adapter: full module names, the scale baked in, nothing that PEFT cannot match."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from rankscope.checkpoints import Source
+from rankscope.checkpoints.modules import Home
+from rankscope.core import InputError
+from rankscope.scope.plan import Fate, Plan, Profile
+
+
+def adapter_config(plan: Plan, base: Source, model: Any) -> dict[str, Any]:
+    """The adapter_config.json of a plan: full module names, the scale baked in (alpha = r)."""
+    lora = plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D)
+    biases = plan.lora_biases
+    ranks = {item.module: item.rank for item in lora}
+    ranks |= {item.module: 1 for item in biases if item.module not in ranks}
+    experts = plan.expert_ranks
+    if not ranks and not experts and not plan.whole_modules:
+        reasons = sorted({item.reason for item in plan.items if item.fate == Fate.SKIPPED})
+        raise InputError(f"Nothing is left to write: {'; '.join(reasons)}. Relax the filters or the rule.")
+    if not ranks and not experts:
+        ranks = {_carrier(plan, model): 1}
+    every = [*ranks.values(), *experts.values()]
+    common = max(every, default=1) if plan.profile == Profile.PORTABLE else _most_common(every)
+    own = {} if plan.profile == Profile.PORTABLE else {**ranks, **experts}
+    pattern = {"^" + re.escape(name): rank for name, rank in sorted(own.items()) if rank != common}
+    whole = sorted(plan.whole_modules)
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM" if type(model).__name__.endswith("ForCausalLM") else None,
+        "base_model_name_or_path": str(base.folder.resolve()) if base.folder else base.label,
+        "r": common,
+        "lora_alpha": common,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": any(item.slot and item.slot.home == Home.CONV1D for item in lora),
+        "target_modules": sorted(ranks),
+        "target_parameters": sorted(experts) or None,
+        "rank_pattern": pattern,
+        "alpha_pattern": dict(pattern),
+        "modules_to_save": whole or None,
+        "lora_bias": bool(biases),
+        "ensure_weight_tying": _peft_can_tie(plan, model),
+        "inference_mode": True,
+        "init_lora_weights": True,
+        "use_rslora": False,
+        "use_dora": False,
+    }
+
+
+def _carrier(plan: Plan, model: Any) -> str:
+    """A layer that gets factors of zeros, because PEFT loads no adapter without any."""
+    homes = (Home.LINEAR, Home.CONV1D)
+    layers = {item.module for item in plan.items if item.slot and item.slot.home in homes}
+    layers -= plan.whole_modules
+    if not layers:
+        raise InputError("Only whole modules changed and no linear layer is left for PEFT to adapt.")
+    return min(layers, key=lambda name: (model.get_submodule(name).weight.numel(), name))
+
+
+def _most_common(ranks: list[int]) -> int:
+    return Counter(ranks).most_common(1)[0][0] if ranks else 1
+
+
+def _peft_can_tie(plan: Plan, model: Any) -> bool:
+    """Whether PEFT can tie one plain output layer to the saved embedding; else each has a copy of its own."""
+    modules = {alias.rpartition(".")[0] for alias in plan.ties}
+    if len(modules) != 1:
+        return False
+    (head,) = modules
+    plain = all(not name.endswith("bias") for name, _ in model.get_submodule(head).named_parameters())
+    names = {name.rpartition(".")[2] for name in plan.whole_modules}
+    return plain and bool(names & {"embed_tokens", "lm_head"})
