@@ -141,16 +141,20 @@ def _run_group(
 def _group_size(
     experiment: Experiment, shape: Hashable, members: Sequence[Cell], store: Store, device: str, workers: int
 ) -> tuple[int, float]:
-    """The group size with the least time per member and step, and that time."""
+    """The group size with the least time per member and step, and that time.
+
+    All workers are timed at once, as they will run: small groups keep the interpreter busy, and there is one of it.
+    """
     name = f"group size: {device} {workers} {shape!r}"
     known = store.note(name)
     if known is not None:
         return int(known[0]), float(known[1])
     largest = min(LARGEST_GROUP[torch.device(device).type], max(1, -(-len(members) // workers)))
     best_size, best_seconds = 1, float("inf")
-    with _one_thread_each(workers):
+    with _one_thread_each(workers), ThreadPoolExecutor(workers) as pool:
         for size in _sizes(largest):
-            seconds = experiment.probe(members[:size], device) / size
+            timed = [pool.submit(experiment.probe, members[:size], device) for _ in range(workers)]
+            seconds = max(future.result() for future in timed) / size
             if seconds < best_seconds:
                 best_size, best_seconds = size, seconds
             elif seconds > 1.25 * best_seconds:  # past the cache: larger stacks only get slower

@@ -30,7 +30,7 @@ def write_scope_page(folder: Path, page: ScopePage) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return write_page(
-            folder,
+            folder / "index.html",
             "scope.html.jinja",
             title=page.title,
             findings=page.findings,
