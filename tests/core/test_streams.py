@@ -16,5 +16,5 @@ def test_paths_do_not_run_together():
 
 
 def test_known_value_so_that_results_survive_upgrades():
-    assert stream_seed(0, "tokens") == stream_seed(0, "tokens")
+    assert stream_seed(0, "tokens") == 368074535439355841
     assert 0 <= stream_seed(2**40, "x") < 2**63
