@@ -1,12 +1,23 @@
 """Experiments, grids, claims, figures, the store and the runner: the engine that knows no paper."""
 
-from rankscope.lab.claim import AtLeast, AtMost, Between, Check, Claim, Judgement, Verdict, judge
+from rankscope.lab.claim import (
+    AtLeast,
+    AtMost,
+    Between,
+    Check,
+    Checks,
+    Claim,
+    Judgement,
+    Verdict,
+    judge,
+    paper_claim,
+)
 from rankscope.lab.experiment import Cell, Experiment, Grid, Outcome, Progress
 from rankscope.lab.paper import Paper, Scale
 from rankscope.lab.runner import run
 from rankscope.lab.store import Store
 
 __all__ = [
-    "AtLeast", "AtMost", "Between", "Cell", "Check", "Claim", "Experiment", "Grid", "Judgement", "Outcome",
-    "Paper", "Progress", "Scale", "Store", "Verdict", "judge", "run",
+    "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Experiment", "Grid", "Judgement", "Outcome",
+    "Paper", "Progress", "Scale", "Store", "Verdict", "judge", "paper_claim", "run",
 ]  # fmt: skip

@@ -102,6 +102,10 @@ class Check:
         return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], asked {self.bound}"
 
 
+Checks = Callable[[pd.DataFrame], Sequence[Check]]
+"""What a claim asks of a table: the figures it takes from it, each with its bound."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement of a paper and the pure function that checks it on a table of its experiment.
@@ -115,8 +119,23 @@ class Claim:
     paper_value: str
     experiment: str
     figure: str
-    checks: Callable[[pd.DataFrame], Sequence[Check]]
+    checks: Checks
     replicas: str = "seeds"
+
+
+def paper_claim(
+    paper: str, name: str, source: str, statement: str, paper_value: str, experiment: str, figure: str, checks: Checks,
+) -> Claim:  # fmt: skip
+    """A claim by the short names of its parts inside a paper: `partial(paper_claim, "li2024")` writes them once."""
+    return Claim(
+        id=f"{paper}.{name}",
+        source=source,
+        statement=statement,
+        paper_value=paper_value,
+        experiment=f"{paper}/{experiment}",
+        figure=f"{paper}-{figure}",
+        checks=checks,
+    )
 
 
 @dataclass(frozen=True)

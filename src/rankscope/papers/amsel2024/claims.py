@@ -4,14 +4,14 @@ An encoder that did not train has no error here: its value is missing, and a che
 """
 
 import math
-from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Between, Check, Claim
+from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, paper_claim
 from rankscope.papers.amsel2024.simulation import Kind
 
 SOLVED = 0.1
@@ -25,8 +25,6 @@ SEVERAL = 4.0
 
 ALIKE = 0.95
 """Ratio of errors from which a change does not help."""
-
-Checks = Callable[[pd.DataFrame], Sequence[Check]]
 
 
 def _full_rank_one_layer(table: pd.DataFrame) -> list[Check]:
@@ -226,19 +224,7 @@ def _seeds(values: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-def _claim(
-    name: str, source: str, statement: str, paper: str, where: str, figure: str, checks: Checks
-) -> Claim:
-    return Claim(
-        id=f"amsel2024.{name}",
-        source=source,
-        statement=statement,
-        paper_value=paper,
-        experiment=f"amsel2024/{where}",
-        figure=f"amsel2024-{figure}",
-        checks=checks,
-    )
-
+_claim = partial(paper_claim, "amsel2024")
 
 CLAIMS = (
     _claim("one-layer", "Experiments, figure 1", "One layer: full rank is necessary and sufficient.",

@@ -1,12 +1,13 @@
 """Every statement of li2024 that can be measured: the figures, theorem 1, remark 1 and corollary 1."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Between, Check, Claim
+from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, paper_claim
 from rankscope.papers.li2024 import theory
 from rankscope.papers.li2024.measurement import FRACTIONS, LABELS, LETTERS
 from rankscope.papers.li2024.scaling import AXES, MARGIN, at_least, at_most, exponents, per_seed
@@ -22,8 +23,6 @@ CONSTANT = 0.1
 
 TWO_GROUPS = 0.8
 """Share of variance between two groups of neurons from which they count as apart (one normal group has 0.64)."""
-
-Checks = Callable[[pd.DataFrame], Sequence[Check]]
 
 
 def _figure_1a(table: pd.DataFrame) -> list[Check]:
@@ -228,19 +227,7 @@ def _seeds(table: pd.DataFrame, values: pd.Series) -> tuple[float, ...]:
     return tuple(values[table["seed"].sort_values().index].astype(float))
 
 
-def _claim(
-    name: str, source: str, statement: str, paper: str, where: str, figure: str, checks: Checks
-) -> Claim:
-    return Claim(
-        id=f"li2024.{name}",
-        source=source,
-        statement=statement,
-        paper_value=paper,
-        experiment=f"li2024/{where}",
-        figure=f"li2024-{figure}",
-        checks=checks,
-    )
-
+_claim = partial(paper_claim, "li2024")
 
 CLAIMS = (
     _claim("fig1a", "Figure 1A", "Updates truncated to rank ≥ 2 test like full rank; rank 1 is clearly worse.",

@@ -1,11 +1,11 @@
 """The checks behind the claims: a table in, one value a seed out, or one a dim, rank or error where nothing is random."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Between, Check
+from rankscope.lab import AtLeast, AtMost, Between, Check, Checks
 
 CLOSE = 0.05
 """Relative difference within which a simulation and its formula count as equal; its interval must fit in."""
@@ -23,8 +23,6 @@ LARGE_DIM = 32
 
 SIX_DIGITS = 1e-6
 """What is left of 16 digits after a random basis, which can be badly conditioned, is made orthonormal."""
-
-Checks = Callable[[pd.DataFrame], Sequence[Check]]
 
 
 def of_one_seed(checks: Checks) -> Checks:

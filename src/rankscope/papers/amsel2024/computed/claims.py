@@ -3,9 +3,10 @@
 A statement marked "not in the talk" is ours: the correction of one beside it, or what the talk leaves to be worked out.
 """
 
-from rankscope.lab import Claim
+from dataclasses import replace
+
+from rankscope.lab import Checks, Claim, paper_claim
 from rankscope.papers.amsel2024.computed import checks
-from rankscope.papers.amsel2024.computed.checks import Checks
 
 OURS = "not in the talk"
 
@@ -21,13 +22,8 @@ def _claim(
     check: Checks,
     over: str = "seeds",
 ) -> Claim:
-    return Claim(
-        id=f"amsel2024.{name}",
-        source=source,
-        statement=statement,
-        paper_value=value,
-        experiment=f"amsel2024/computed-{experiment}",
-        figure=f"amsel2024-{figure}",
+    return replace(
+        paper_claim("amsel2024", name, source, statement, value, f"computed-{experiment}", figure, check),
         checks=check if over == "seeds" else checks.of_one_seed(check),
         replicas=over,
     )
