@@ -8,24 +8,28 @@ A member's weights are what its seed says, whatever its rank and whoever stands 
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from itertools import groupby
 
 import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from rankscope import kernels
 from rankscope.core import Config, InputError, stream
+from rankscope.kernels.attention import rank_groups
+from rankscope.kernels.mlp import LARGEST_WIDTH, stacked_mlp
+from rankscope.kernels.norm import SMALLEST, residual_norm
 from rankscope.models.encoder import heads_of_budget
-from rankscope.models.small_attention import sample_last_attention
+from rankscope.models.small_attention import Way, attend, best_way, token_first
 
 Weights = dict[str, Tensor]
 """(member, layer, …) for each parameter of a layer, and (member, token, …) for positions."""
 
 
-SMALLEST = 1e-24
-"""Least squared length a token is divided by: a zero token stays zero, as in `functional.normalize`."""
+ONES = 8
+"""Features added for the biases: one that is 1, and zeros, since matrix units take multiples of eight."""
 
 
 class Positions(Enum):
@@ -82,19 +86,66 @@ def init(
     return weights
 
 
+@dataclass(frozen=True)
+class Program:
+    """How a stack is computed: the way of attention, whether MLP and norms are fused kernels, and the arrays' numbers."""
+
+    way: Way
+    fused: bool
+    dtype: torch.dtype
+
+
+def program_for(
+    models: Sequence[Encoder], tokens: int, device: torch.device | str, dtype: torch.dtype = torch.float32
+) -> Program:
+    """The fastest program that the device has for such members."""
+    way = best_way([model.rank for model in models], tokens, device, dtype)
+    return Program(way, kernels.usable(device) and models[0].width <= LARGEST_WIDTH, dtype)
+
+
 def forward(
-    models: Sequence[Encoder], weights: Weights, points: Float[Tensor, "member sample token dim"]
+    models: Sequence[Encoder],
+    weights: Weights,
+    points: Float[Tensor, "member sample token dim"],
+    program: Program | None = None,
 ) -> Float[Tensor, "member sample token dim"]:
     """Every token's answer: the encoder's output, its first `dim` features where positions were appended."""
-    model = models[0]
-    members, samples, tokens, dim = points.shape
-    x = (
-        _with_positions(model, weights, points).permute(0, 3, 2, 1).flatten(2)
-    )  # (member, feature, token·sample)
+    tokens = points.shape[2]
+    program = program or program_for(models, tokens, points.device, points.dtype)
+    answers = encode(models, weights, arrange(models, points, program), tokens, program)
+    return _rearrange(models, answers, tokens, program)
+
+
+def arrange(
+    models: Sequence[Encoder], points: Float[Tensor, "member sample token dim"], program: Program
+) -> Float[Tensor, "member dim position"]:
+    """Features first, and each member's positions in the order its attention wants."""
+    orders = [
+        (0, 3, 2, 1) if token_first(program.way, rank) else (0, 3, 1, 2) for rank, _ in _rank_groups(models)
+    ]
+    if len(set(orders)) == 1:
+        return points.permute(orders[0]).flatten(2)
+    parts = [
+        points[members].permute(order).flatten(2)
+        for order, (_, members) in zip(orders, _rank_groups(models), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def encode(
+    models: Sequence[Encoder],
+    weights: Weights,
+    points: Float[Tensor, "member dim position"],
+    tokens: int,
+    program: Program,
+) -> Float[Tensor, "member dim position"]:
+    """`forward` on arranged points: what training repeats."""
+    x = _with_positions(models, weights, points, tokens, program).to(program.dtype)
     for own in _by_layer(weights):
-        x = _norm(own["attention_norm"], x + _attend(models, own, x, tokens))
-        x = _norm(own["mlp_norm"], x + _mlp(own, x))
-    return x[:, :dim].reshape(members, dim, tokens, samples).permute(0, 3, 2, 1)
+        attended = _attend(models, own, x, tokens, program)
+        x = _residual_norm(own["attention_norm"], x, attended, own["b_o"], program)
+        x = _residual_norm(own["mlp_norm"], x, _mlp(own, x, program), own["b_out"], program)
+    return x[:, : points.shape[1]]
 
 
 def key_query_products(
@@ -107,13 +158,8 @@ def key_query_products(
     return w_k.mT @ w_q
 
 
-def rank_groups(models: Sequence[Encoder]) -> Iterator[tuple[int, slice]]:
-    """Each rank with the members that have it, side by side."""
-    start = 0
-    for rank, members in groupby(model.rank for model in models):
-        count = len(list(members))
-        yield rank, slice(start, start + count)
-        start += count
+def _rank_groups(models: Sequence[Encoder]) -> Iterator[tuple[int, slice]]:
+    return rank_groups([model.rank for model in models])
 
 
 def _one(model: Encoder, seed: int, tokens: int, dtype: torch.dtype) -> Weights:
@@ -150,38 +196,73 @@ def _by_layer(weights: Weights) -> Iterator[Weights]:
         yield dict(zip(names, parts, strict=True))
 
 
-def _with_positions(model: Encoder, weights: Weights, points: Tensor) -> Tensor:
-    if model.positions is Positions.NONE:
+def _rearrange(
+    models: Sequence[Encoder], answers: Float[Tensor, "member dim position"], tokens: int, program: Program
+) -> Float[Tensor, "member sample token dim"]:
+    """`arrange` undone."""
+    dim, samples = answers.shape[1], answers.shape[2] // tokens
+    parts = []
+    for rank, members in _rank_groups(models):
+        if token_first(program.way, rank):
+            parts.append(answers[members].reshape(-1, dim, tokens, samples).permute(0, 3, 2, 1))
+        else:
+            parts.append(answers[members].reshape(-1, dim, samples, tokens).permute(0, 2, 3, 1))
+    return torch.cat(parts)
+
+
+def _with_positions(
+    models: Sequence[Encoder], weights: Weights, points: Tensor, tokens: int, program: Program
+) -> Tensor:
+    kind = models[0].positions
+    if kind is Positions.NONE:
         return points
-    places = weights["positions"].unsqueeze(1)
-    if model.positions is Positions.ADDITIVE:
-        return points + places
-    return torch.cat([points, places.expand_as(points)], dim=-1)
+    places = weights["positions"].unsqueeze(1).expand(-1, points.shape[2] // tokens, -1, -1)
+    places = arrange(models, places, program)
+    return points + places if kind is Positions.ADDITIVE else torch.cat([points, places], dim=1)
 
 
-def _attend(models: Sequence[Encoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
-    """(1/budget) Σ over all heads, a group of equal rank at a time."""
-    w, b = (torch.cat([own[f"{kind}_{part}"] for part in "qkv"], dim=1) for kind in "wb")
-    q, k, v = _linear(w, b, x).chunk(3, dim=1)
-    contexts = []
-    for rank, members in rank_groups(models):
-        shape = (-1, q.shape[1] // rank, rank, tokens, q.shape[2] // tokens)
-        heads = (part[members].reshape(shape) for part in (q, k, v))
-        contexts.append(sample_last_attention(*heads).flatten(3).flatten(1, 2))
-    return _linear(own["w_o"] / models[0].budget, own["b_o"], torch.cat(contexts))
+def _attend(models: Sequence[Encoder], own: Weights, x: Tensor, tokens: int, program: Program) -> Tensor:
+    """(1/budget) Σ over all heads, without the output's bias."""
+    ranks = [model.rank for model in models]
+    if program.fused:
+        given = _with_one(x)
+        q, k, v = (torch.bmm(_with_bias(own, part, x.dtype), given) for part in "qkv")
+    else:
+        w, b = (torch.cat([own[f"{kind}_{part}"] for part in "qkv"], dim=1) for kind in "wb")
+        q, k, v = _linear(w, b, x).chunk(3, dim=1)
+    context = attend(q, k, v, ranks, tokens, program.way)
+    return torch.bmm((own["w_o"] / models[0].budget).to(x.dtype), context)
 
 
-def _mlp(own: Weights, x: Tensor) -> Tensor:
-    return _linear(own["w_out"], own["b_out"], torch.relu(_linear(own["w_in"], own["b_in"], x)))
+def _with_one(x: Tensor) -> Tensor:
+    """x with a feature that is always 1, whose weight is the bias; zeros up to what the matrix units divide by."""
+    one = x.new_zeros(x.shape[0], ONES, x.shape[2])
+    one[:, 0] = 1
+    return torch.cat([x, one], dim=1)
+
+
+def _with_bias(own: Weights, part: str, dtype: torch.dtype) -> Tensor:
+    weight, bias = own[f"w_{part}"], own[f"b_{part}"].unsqueeze(-1)
+    return torch.cat([weight, bias, torch.zeros_like(bias).expand(-1, -1, ONES - 1)], dim=2).to(dtype)
+
+
+def _mlp(own: Weights, x: Tensor, program: Program) -> Tensor:
+    """W_out relu(W_in x + b_in), without the output's bias."""
+    if program.fused:
+        return stacked_mlp(x, own["w_in"], own["b_in"], own["w_out"])
+    return torch.bmm(own["w_out"], torch.relu(_linear(own["w_in"], own["b_in"], x)))
 
 
 def _linear(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
     return torch.baddbmm(bias.unsqueeze(-1), weight, x)
 
 
-def _norm(scale: Tensor, x: Tensor) -> Tensor:
-    """x ↦ scale · x/‖x‖   [amsel2024, RMSNorm]"""
-    return scale.view(-1, 1, 1) * x * x.square().sum(1, keepdim=True).clamp_min(SMALLEST).rsqrt()
+def _residual_norm(scale: Tensor, x: Tensor, branch: Tensor, bias: Tensor, program: Program) -> Tensor:
+    """z ↦ scale · z/‖z‖ for z = x + branch + bias   [amsel2024, RMSNorm]"""
+    if program.fused:
+        return residual_norm(x, branch, bias, scale)
+    z = x + branch + bias.unsqueeze(-1)
+    return scale.view(-1, 1, 1) * z * z.square().sum(1, keepdim=True).clamp_min(SMALLEST).rsqrt()
 
 
 def check_stack(models: Sequence[Encoder]) -> None:

@@ -11,7 +11,7 @@ from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.models import stacked_encoder
 from rankscope.models.stacked_encoder import Positions, Weights, key_query_products
-from rankscope.papers.amsel2024.training import batch, models, recipe, squared_error, tasks
+from rankscope.papers.amsel2024.training import arranged, batch, models, recipe, squared_error, tasks
 from rankscope.tasks.neighbors import multiple_error
 
 TEST_BATCHES = 16
@@ -59,9 +59,12 @@ def records(
 def fresh_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[Tensor, " member"]:
     """Mean error over fresh samples, in batches of the training's size."""
     total = torch.zeros(len(cells), device=device)
+    stack, tokens = models(cells), tasks(cells)[0].tokens
+    program = stacked_encoder.program_for(stack, tokens, device)
     for place in range(TEST_BATCHES):
-        points, answers = batch(cells, recipe(cells[0]).batch, "neighbors test", place, device=device)
-        total += squared_error(stacked_encoder.forward(models(cells), weights, points), answers)
+        pair = batch(cells, recipe(cells[0]).batch, "neighbors test", place, device=device)
+        points, answers = arranged(cells, pair, program)
+        total += squared_error(stacked_encoder.encode(stack, weights, points, tokens, program), answers)
     return total / TEST_BATCHES
 
 

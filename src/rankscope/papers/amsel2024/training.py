@@ -1,24 +1,35 @@
 """From cells to trained encoders: a group of amsel2024's cells, of any ranks, trained as one stack."""
 
+import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
-from rankscope.core import stream
+from rankscope import kernels
+from rankscope.core import stream, stream_seed
+from rankscope.kernels.error import squared_error as fused_squared_error
+from rankscope.kernels.normals import normals
 from rankscope.lab import Cell
 from rankscope.models import stacked_encoder
-from rankscope.models.stacked_encoder import Encoder, Weights
-from rankscope.tasks.neighbors import Neighbors, mean_cosine, sample
+from rankscope.models.small_attention import token_first
+from rankscope.models.stacked_encoder import Encoder, Program, Weights
+from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.checkpoint import Checkpoint
+from rankscope.training.graphed import adamw_graphed
+from rankscope.training.precision import Precision
 
 PROBE_STEPS = 4
+
+Arranged = tuple[Float[Tensor, "member dim position"], Float[Tensor, "member dim position"]]
+"""Points and answers as the program wants them."""
 
 Pair = tuple[Float[Tensor, "member sample token dim"], Float[Tensor, "member sample token dim"]]
 """Points and answers."""
@@ -40,6 +51,7 @@ class Recipe(AdamW):
 
     depth_power: float = Field(default=0.0, ge=0)
     start: Start
+    precision: Precision = Precision.FLOAT32
 
 
 PAPER_RECIPE = Recipe(steps=100_000, batch=256, learning_rate=0.01, warmup=0.05, start=Start.PYTORCH)
@@ -85,16 +97,70 @@ def train_group(
     """Train the cells side by side: their weights, and the loss of every step."""
     train, stack = recipe(cells[0]), models(cells)
     settings = train.replace(learning_rate=train.learning_rate * stack[0].layers ** -train.depth_power)
+    tokens = tasks(cells)[0].tokens
+    program = stacked_encoder.program_for(stack, tokens, device, train.precision.dtype)
+    error_of = fused_squared_error if kernels.usable(device) else squared_error
 
-    def batch_at(step: int) -> Pair:
-        return batch(cells, train.batch, "neighbors", step, device=device)
+    def losses(weights: Weights, pair: Arranged) -> Tensor:
+        return error_of(stacked_encoder.encode(stack, weights, pair[0], tokens, program), pair[1])
 
-    def losses(weights: Weights, pair: Pair) -> Tensor:
-        return squared_error(stacked_encoder.forward(stack, weights, pair[0]), pair[1])
+    def batch_at(step: int) -> Arranged:
+        return arranged(cells, batch(cells, train.batch, "neighbors", step, device=device), program)
 
-    return adamw(
-        start_of(cells, device), batch_at, losses, settings, steps=steps, checkpoint=checkpoint, tick=tick
-    )
+    with train.precision.in_use():
+        if kernels.usable(device):
+            drawn = _drawn_there(cells, train.batch, program, device)
+            return adamw_graphed(
+                start_of(cells, device),
+                drawn,
+                losses,
+                settings,
+                steps=steps,
+                checkpoint=checkpoint,
+                tick=tick,
+            )
+        return adamw(
+            start_of(cells, device), batch_at, losses, settings, steps=steps, checkpoint=checkpoint, tick=tick
+        )
+
+
+def squared_error(
+    output: Float[Tensor, "member dim position"], answer: Float[Tensor, "member dim position"]
+) -> Float[Tensor, " member"]:
+    """Mean over positions of ‖output − answer‖², summed over dim: 1 for the constant answer 0."""
+    return (output - answer).square().sum(1).mean(1)
+
+
+def arranged(cells: Sequence[Cell], pair: Pair, program: Program) -> Arranged:
+    """Both arrays of a batch as the program wants them."""
+    points, answers = pair
+    stack = models(cells)
+    return stacked_encoder.arrange(stack, points, program), stacked_encoder.arrange(stack, answers, program)
+
+
+def _drawn_there(
+    cells: Sequence[Cell], size: int, program: Program, device: str
+) -> Callable[[Int[Tensor, "1"]], Arranged]:
+    """Batches drawn on the device by (seed, step) alone; members of one seed share them, whatever their rank."""
+    task = tasks(cells)[0]
+    seeds = sorted({cell.seed for cell in cells})
+    keys = torch.tensor([stream_seed(seed, "neighbors") % 2**31 for seed in seeds], device=device)
+    orders = [0 if token_first(program.way, model.rank) else len(seeds) for model in models(cells)]
+    rows = [seeds.index(cell.seed) + order for cell, order in zip(cells, orders, strict=True)]
+    member = torch.tensor(rows, device=device)
+
+    def for_members(array: Float[Tensor, "seed sample token dim"]) -> Float[Tensor, "member dim position"]:
+        either = torch.cat([array.permute(0, 3, 2, 1).flatten(2), array.permute(0, 3, 1, 2).flatten(2)])
+        return either.index_select(0, member)
+
+    def batch_at(step: Int[Tensor, "1"]) -> Arranged:
+        shape = (len(seeds), size, task.tokens, task.dim)
+        points = functional.normalize(normals(keys, step, math.prod(shape[1:])).view(shape), dim=-1)
+        with Precision.FLOAT32.in_use():
+            answers = exact_answer(points, points, task.target)
+        return for_members(points.to(program.dtype)), for_members(answers)
+
+    return batch_at
 
 
 def start_of(cells: Sequence[Cell], device: str) -> Weights:
@@ -117,11 +183,6 @@ def batch(cells: Sequence[Cell], size: int, *names: str | int, device: str) -> P
     }
     each = [drawn[cell.seed] for cell in cells]
     return torch.stack([one.points for one in each]), torch.stack([one.answer for one in each])
-
-
-def squared_error(output: Tensor, answer: Tensor) -> Float[Tensor, " member"]:
-    """Mean over samples and tokens of ‖output − answer‖², summed over dim: 1 for the constant answer 0."""
-    return (output - answer).square().sum(-1).mean((1, 2))
 
 
 def seconds_per_step(cells: Sequence[Cell], device: str) -> float:

@@ -1,0 +1,217 @@
+"""The fused attention as a torch operator: `rankscope::short_attention`, with its gradient.
+
+q, k, v are read once and the result written once; nothing of size heads × tokens × tokens touches memory. One call
+serves members of different rank: their channels are cut into heads differently, and that is all.
+
+A member's positions, samples times tokens, stand as its kernel likes them: `token_first(rank)`.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+LARGEST_RANK = 64
+LONGEST = 256
+BY_PRODUCTS = 4
+"""Up to this rank the matrix units, which take 16 channels, would mostly multiply padding."""
+
+ROWS = 64
+LANES = 128
+QUERIES = 16
+CHANNELS, CHANNELS_BACKWARD = 32, 64
+"""What a thread keeps in registers: this many queries at most, and this many of their channels."""
+
+KINDS = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
+    """Each rank with the members that have it, side by side.
+
+    >>> list(rank_groups([1, 1, 4]))
+    [(1, slice(0, 2, None)), (4, slice(2, 3, None))]
+    """
+    start = 0
+    for rank, members in groupby(ranks):
+        count = len(list(members))
+        yield rank, slice(start, start + count)
+        start += count
+
+
+def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype) -> bool:
+    """Whether the kernel takes such heads."""
+    return max(ranks) <= LARGEST_RANK and tokens <= LONGEST and dtype in KINDS
+
+
+def token_first(rank: int) -> bool:
+    """Whether positions of a member with heads of this rank are (token, sample); else they are (sample, token)."""
+    return rank <= BY_PRODUCTS
+
+
+def short_attention(
+    q: Float[Tensor, "member channel position"],
+    k: Float[Tensor, "member channel position"],
+    v: Float[Tensor, "member channel position"],
+    ranks: Sequence[int],
+    tokens: int,
+) -> Float[Tensor, "member channel position"]:
+    """v softmax(kᵀq/√rank) in every head of every sample; member m has heads of rank `ranks[m]`."""
+    out: Tensor = _forward(q, k, v, list(ranks), tokens)[0]
+    return out
+
+
+@torch.library.custom_op("rankscope::short_attention", mutates_args=())
+def _forward(q: Tensor, k: Tensor, v: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+    """The result, and log₂ Σ exp2 of every row's scores, which the gradient needs."""
+    from rankscope.kernels import attention_triton as kernels
+
+    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+    out, lse = torch.empty_like(q), _room_for_lse(q, ranks)
+    for group in _groups((q, k, v, out), (lse,), ranks, tokens):
+        if token_first(group.rank):
+            count = min(tokens, QUERIES, CHANNELS // group.rank)
+            kernels.forward_by_products[group.heads, group.lane_blocks, -(-tokens // count)](
+                *group.arrays, group.samples, group.scale, **group.by_products(count)
+            )
+        else:
+            blocks = group.row_blocks if ROWS // tokens else group.samples * -(-tokens // ROWS)
+            kernels.forward_by_matrices[group.heads, blocks](
+                *group.arrays, group.samples, group.scale, **group.by_matrices()
+            )
+    return out, lse
+
+
+@torch.library.custom_op("rankscope::short_attention_backward", mutates_args=())
+def _backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    from rankscope.kernels import attention_triton as kernels
+
+    q, k, v, grad = q.contiguous(), k.contiguous(), v.contiguous(), grad.contiguous()
+    grads = torch.empty_like(q), torch.empty_like(q), torch.empty_like(q)
+    for group in _groups((q, k, v, out, grad, *grads), (lse,), ranks, tokens):
+        *inputs, pull, to_q, to_k, to_v, level = group.arrays
+        if token_first(group.rank):
+            count = min(tokens, QUERIES, CHANNELS_BACKWARD // group.rank)
+            grid = group.heads, group.lane_blocks, -(-tokens // count)
+            sizes = group.by_products(count)
+            kernels.backward_by_products[grid](
+                *inputs, level, pull, to_q, to_k, to_v, group.samples, group.scale, **sizes
+            )
+            if count < tokens:
+                kernels.backward_of_keys_by_products[grid](
+                    *inputs, level, pull, to_k, to_v, group.samples, group.scale, **sizes
+                )
+        else:
+            kernels.backward_by_matrices[group.heads, group.row_blocks](
+                *inputs, level, pull, to_q, to_k, to_v, group.samples, group.scale, **group.by_matrices()
+            )
+    return grads
+
+
+@_forward.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+    return q.new_empty(q.shape), _room_for_lse(q, ranks)
+
+
+@_backward.register_fake
+def _(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return q.new_empty(q.shape), q.new_empty(q.shape), q.new_empty(q.shape)
+
+
+def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    *arrays, ctx.ranks, ctx.tokens = inputs
+    ctx.save_for_backward(*arrays, *output)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient(ctx, grad, _):  # type: ignore[no-untyped-def]
+    return *_backward(grad, *ctx.saved_tensors, ctx.ranks, ctx.tokens), None, None
+
+
+_forward.register_autograd(_gradient, setup_context=_keep)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Members of one rank: their parts of the arrays, and the sizes of a launch."""
+
+    rank: int
+    tokens: int
+    samples: int
+    heads: int
+    arrays: tuple[Tensor, ...]
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(self.rank)
+
+    @property
+    def lanes(self) -> int:
+        return min(LANES, power_of_two(self.samples))
+
+    @property
+    def lane_blocks(self) -> int:
+        return -(-self.samples // self.lanes)
+
+    @property
+    def row_blocks(self) -> int:
+        return -(-self.samples // max(1, ROWS // self.tokens))
+
+    def by_products(self, count: int) -> dict[str, int]:
+        warps = max(1, self.lanes // 32)
+        return {
+            "TOKENS": self.tokens,
+            "RANK": self.rank,
+            "COUNT": count,
+            "LANES": self.lanes,
+            "num_warps": warps,
+        }
+
+    def by_matrices(self) -> dict[str, int | str]:
+        return {
+            "TOKENS": self.tokens,
+            "RANK": self.rank,
+            "RANKS": max(16, power_of_two(self.rank)),
+            "ROWS": ROWS,
+            "PACKED": ROWS // self.tokens,
+            "PRECISION": precision(),
+        }
+
+
+def _groups(
+    arrays: Sequence[Tensor], per_head: Sequence[Tensor], ranks: Sequence[int], tokens: int
+) -> Iterator[_Group]:
+    samples, start = arrays[0].shape[2] // tokens, 0
+    for rank, members in rank_groups(ranks):
+        heads = (members.stop - members.start) * (arrays[0].shape[1] // rank)
+        rows = slice(start, start + heads * samples * tokens)
+        start = rows.stop
+        parts = (*(array[members] for array in arrays), *(array[rows] for array in per_head))
+        yield _Group(rank, tokens, samples, heads, parts)
+
+
+def _room_for_lse(q: Tensor, ranks: Sequence[int]) -> Tensor:
+    """A number a head and position, members of different rank one after the other."""
+    heads = sum(q.shape[1] // rank for rank in ranks)
+    return q.new_empty(heads * q.shape[2], dtype=torch.float32)
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is no smaller.
+
+    >>> [power_of_two(number) for number in (1, 3, 16)]
+    [1, 4, 16]
+    """
+    return 1 << max(0, (number - 1).bit_length())
+
+
+def precision() -> str:
+    """float32 products as torch is told to do them: exactly, or by the matrix units in TF32."""
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
