@@ -95,7 +95,7 @@ def test_a_product_without_the_matrix_is_the_product(tile):
 def test_the_preconditioner_is_the_low_degrees_of_the_matrix():
     dim, heads = 4, 4_000
     pairs, diagonal = kept_pairs(dim, heads)
-    assert {(1, 1), (1, 3), (3, 1)} < set(pairs)
+    assert pairs == [(1, 1), (1, 3), (3, 1)]
     q, k = independent_heads(dim, 40, stream(0, "low"))
     approximate = torch.full((40, 40), 0.5, dtype=torch.float64)
     cosines = [(x @ x.T).numpy() for x in (q, k)]

@@ -1,4 +1,6 @@
 """The sum over pairs of heads on a GPU in one kernel: cosines, angles and sums stay in registers."""
+# Triton's kernels carry no types, and mypy may or may not find Triton itself.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from importlib.util import find_spec
 
@@ -17,7 +19,7 @@ if AVAILABLE:
     import triton.language as tl
 
     @triton.jit
-    def _asin(x):  # type: ignore[no-untyped-def]
+    def _asin(x):
         """asin in float32 to about 1e-7: one polynomial, for |x| ≤ 1/2 and, by a half angle, beyond."""
         size = tl.minimum(tl.abs(x), 1.0)
         steep = size > 0.5
@@ -31,8 +33,8 @@ if AVAILABLE:
         angle = tl.where(steep, 1.5707963267948966 - 2.0 * angle, angle)
         return tl.where(x < 0, -angle, angle)
 
-    @triton.jit  # type: ignore[untyped-decorator]
-    def _angles(x, rows, columns, heads, DIM: tl.constexpr):  # type: ignore[no-untyped-def]
+    @triton.jit
+    def _angles(x, rows, columns, heads, DIM: tl.constexpr):
         """asin⟨x_i, x_j⟩ for a tile; x lies with its heads last, and a head meets itself at exactly π/2."""
         cosine = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
         for axis in tl.static_range(DIM):
@@ -41,8 +43,8 @@ if AVAILABLE:
             cosine += row[:, None] * column[None, :]
         return _asin(tl.where(rows[:, None] == columns[None, :], 1.0, cosine))
 
-    @triton.jit  # type: ignore[untyped-decorator]
-    def _angle_rows(  # type: ignore[no-untyped-def]
+    @triton.jit
+    def _angle_rows(
         q, k, vector, product, heads, DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
     ):
         """Σ_j asin⟨q_i,q_j⟩ asin⟨k_i,k_j⟩ v_j for one tile of rows."""
