@@ -144,7 +144,8 @@ def test_computing_once_more_is_no_more_evidence(name):
     assert f"over {judge(claim, once).seeds} {claim.replicas})" in judge(claim, once).how
 
 
-def test_without_enough_heads_the_plateau_is_undecided():
-    claim = BY_ID["plateau"]
+@pytest.mark.parametrize(("name", "heads"), [("plateau", 4096), ("many-random-heads", 8192)])
+def test_without_enough_heads_nothing_is_decided(name, heads):
+    claim = BY_ID[name]
     table = world(claim)
-    assert judge(claim, table[table["heads"] < 4096]).verdict is Verdict.UNDECIDED
+    assert judge(claim, table[table["heads"] < heads]).verdict is Verdict.UNDECIDED

@@ -16,6 +16,9 @@ NEAR_TIE = 0.1
 PLATEAU_HEADS = 4096
 """At dim 8 between N(8, 1)² = 64, which captures degree 1, and N(8, 3)² = 12,544, which degree 3 needs."""
 
+MANY_HEADS = 8192
+"""From here on one draw is like the next; at 2,048 heads in dim 16 they still differ by 1%."""
+
 SMALL_ERROR = 0.05
 
 LARGE_DIM = 32
@@ -237,7 +240,8 @@ def prediction_holds(table: pd.DataFrame) -> list[Check]:
 
 
 def prediction_holds_for_many_heads(table: pd.DataFrame) -> list[Check]:
-    """Within 1%, and the optimum itself is known far better."""
+    """Within 1% from 8,192 heads on, and the optimum itself is known far better."""
+    table = table[table["heads"] >= MANY_HEADS]
     checks = [
         Check("estimated distance from the optimum", _per_seed(table, table["gap"], "max"), AtMost(1e-6))
     ]

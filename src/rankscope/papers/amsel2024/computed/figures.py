@@ -118,11 +118,9 @@ def _energies(table: pd.DataFrame) -> list[Panel]:
 def _random_features(table: pd.DataFrame) -> list[Panel]:
     columns = (
         ("true error of those weights", "true_error", Mark.LINE),
-        ("simulated", "simulated", Mark.POINTS),
         ("best weights, same heads", "optimum", Mark.LINE),
-        ("independent heads", "independent", Mark.POINTS),
-        ("prediction for them", "prediction", Mark.LINE),
         ("bound, attained at rank 1", "infimum", Mark.LINE),
+        ("simulated", "simulated", Mark.POINTS),
     )
     panels = []
     for dim, part in _parts(table, "dim"):
@@ -130,26 +128,25 @@ def _random_features(table: pd.DataFrame) -> list[Panel]:
         series = [curve(name, part, "heads", column, mark=mark) for name, column, mark in columns]
         paper = Series(printed.name, printed.x, printed.y, paper=True)
         panels.append(Panel(f"dim {dim}", "heads", "error", [*series, paper], log_x=True))
-    return panels
+    return [*panels, _independent_heads("independent heads, best weights", table)]
 
 
 def _many_heads(table: pd.DataFrame) -> list[Panel]:
+    return [_independent_heads("more of them, without their matrix", table)]
+
+
+def _independent_heads(title: str, table: pd.DataFrame) -> Panel:
     columns = (
-        ("independent heads", "independent", Mark.POINTS),
-        ("prediction for them", "prediction", Mark.LINE),
+        ("predicted", "prediction", Mark.LINE),
         ("½(1 − E₁)", "plateau", Mark.LINE),
-        ("bound, attained at rank 1", "infimum", Mark.LINE),
+        ("drawn", "independent", Mark.POINTS),
     )
-    return [
-        Panel(
-            f"dim {dim}, without a matrix",
-            "heads",
-            "error",
-            [curve(name, part, "heads", column, mark=mark) for name, column, mark in columns],
-            log_x=True,
-        )
+    series = [
+        curve(f"{name}, dim {dim}", part, "heads", column, mark=mark)
+        for name, column, mark in columns
         for dim, part in _parts(table, "dim")
     ]
+    return Panel(title, "heads", "error", series, log_x=True)
 
 
 def _majority(table: pd.DataFrame) -> list[Panel]:
