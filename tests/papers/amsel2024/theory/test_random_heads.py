@@ -19,6 +19,7 @@ from rankscope.papers.amsel2024.theory.low_degrees import LowDegrees, kept_pairs
 from rankscope.papers.amsel2024.theory.prediction import independent_heads_prediction, rank_one_infimum
 from rankscope.papers.amsel2024.theory.published import published_point
 from rankscope.papers.amsel2024.theory.random_heads import (
+    _least_ritz_value,
     best_error,
     error_of_weights,
     solve_dense,
@@ -117,6 +118,22 @@ def test_the_preconditioner_is_the_low_degrees_of_the_matrix():
     # P v = τ v + A v, A repeated in blocks of 40
     again = diagonal * solved + (approximate @ solved.reshape(-1, 40).sum(dim=0)).repeat(heads // 40)
     assert torch.allclose(again, vector, atol=1e-8)
+
+
+def test_the_least_ritz_value_is_the_least_on_the_space_searched():
+    matrix = head_agreement(*independent_heads(4, 40, stream(0, "ritz")))
+    residual = torch.randn(40, generator=stream(1, "ritz"), dtype=torch.float64)
+    direction, steps, turns, residuals = residual.clone(), [], [], []
+    for _ in range(6):
+        residuals.append(residual)
+        steps.append(float(residual @ residual / (direction @ matrix @ direction)))
+        residual = residual - steps[-1] * matrix @ direction
+        turns.append(float(residual @ residual / (residuals[-1] @ residuals[-1])))
+        direction = residual + turns[-1] * direction
+        space, _ = torch.linalg.qr(torch.stack(residuals, dim=1))
+        least = float(torch.linalg.eigvalsh(space.T @ matrix @ space)[0])
+        assert _least_ritz_value(steps, turns) == pytest.approx(least, rel=1e-9)
+    assert least > float(torch.linalg.eigvalsh(matrix)[0])
 
 
 def test_few_features_save_most_iterations(monkeypatch):
