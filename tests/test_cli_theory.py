@@ -77,6 +77,23 @@ def test_integers_that_json_would_round_are_text(monkeypatch, capsys):
     assert json.loads(answer(monkeypatch, capsys, *args))["min_heads"] == "1622224468340211918"
 
 
+def test_float64_shows_no_digit_it_does_not_have(monkeypatch, capsys):
+    args = ("bound", "--dim", 64, "--rank", 1, "--error", "0.05", "--values", "identity")
+    out = answer(monkeypatch, capsys, *args)
+    assert "for error 0.05: about 1.622224468e+18 (float64; --certified has every digit)." in out
+    assert "for error 0.05: 1,622,224,468,340,211,918 (proved" in answer(
+        monkeypatch, capsys, *args, "--certified"
+    )
+
+
+def test_numbers_beyond_a_float_are_printed(monkeypatch, capsys):
+    out = answer(monkeypatch, capsys, "bound", "--dim", 64, "--rank", 8, "--error", "1e-9")
+    assert "about 1.772524965e+429 (float64" in out
+    assert "excluded: 2.216e+428 times too few." in out
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "1.77e+429" in answer(monkeypatch, capsys, "plan", "--dim", 64, "--error", "1e-9")
+
+
 def test_a_certified_floor_is_not_above_the_truth(monkeypatch, capsys):
     args = ("bound", "--dim", 16, "--rank", 3, "--heads", 7, "--certified", "--json")
     floor = json.loads(answer(monkeypatch, capsys, *args))["error_floor"]

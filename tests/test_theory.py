@@ -39,11 +39,22 @@ def test_floor_and_least_heads_in_the_words_of_a_designer():
         (lambda: theory.min_heads(64, 8, "small"), r"error='small' is not a number"),
         (lambda: theory.heads_for_failure(64, 0.7), r"failure=0\.7 is no demand: a coin is wrong"),
         (lambda: theory.plan(64, params=0), r"params=0 is too small"),
+        (lambda: theory.match3_communication(0, 8, 8, 16), r"tokens=0 is too small"),
+        (
+            lambda: theory.match3_communication(64, 8, 8, 16, constant=0.0),
+            r"constant=0\.0 must be a positive",
+        ),
     ],
 )
 def test_bad_input_names_the_remedy(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_match3_carries_what_rank_heads_and_precision_make():
+    answer = theory.match3_communication(tokens=4_096, rank=64, heads=2, precision_bits=16)
+    assert (answer.carried_bits, answer.least_heads, answer.excluded) == (2_048, 4, True)
+    assert "not a certified number" in answer.assumptions
 
 
 def test_an_undecided_count_gives_the_proved_range(monkeypatch):

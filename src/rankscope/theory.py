@@ -10,12 +10,14 @@
 1461
 """
 
+import math
 from fractions import Fraction
 
 import pandas as pd
 
+from rankscope.core import InputError
 from rankscope.papers.amsel2024.theory import certified as balls
-from rankscope.papers.amsel2024.theory import lower_bound, majority
+from rankscope.papers.amsel2024.theory import lower_bound, majority, match3
 from rankscope.papers.amsel2024.theory.certified import Enclosure, HeadRange, UndecidedError
 from rankscope.papers.amsel2024.theory.inputs import (
     Share,
@@ -27,10 +29,12 @@ from rankscope.papers.amsel2024.theory.inputs import (
     values_kind,
     whole,
 )
+from rankscope.papers.amsel2024.theory.match3 import Communication
 from rankscope.papers.amsel2024.theory.plan import COVERS, Budget, plan_table
 
 __all__ = [
     "COVERS",
+    "Communication",
     "Enclosure",
     "HeadRange",
     "UndecidedError",
@@ -40,6 +44,7 @@ __all__ = [
     "failure_rate",
     "head_range",
     "heads_for_failure",
+    "match3_communication",
     "min_heads",
     "plan",
     "standard_heads",
@@ -96,6 +101,24 @@ def heads_for_failure(dim: Whole, failure: Share) -> int:
     """The least number of random rank-1 heads whose majority fails with probability ≤ `failure`."""
     exact = share("failure", failure, Fraction(1, 2), "a coin is wrong half of the time")
     return majority.heads_for_failure(sphere_dim(dim), exact)
+
+
+def match3_communication(
+    tokens: Whole, rank: Whole, heads: Whole, precision_bits: Whole, constant: float = 1.0
+) -> Communication:
+    """The related bound for Match3: rank·heads·precision_bits must exceed `constant`·tokens.
+
+    The constant is not known; `assumptions` of the answer says what else is taken for granted.
+    """
+    if not 0 < constant < math.inf:
+        raise InputError(f"constant={constant} must be a positive number. The talk gives none; 1 is a shape.")
+    return match3.communication(
+        whole("tokens", tokens, 1),
+        whole("rank", rank, 1),
+        whole("heads", heads, 1),
+        whole("precision_bits", precision_bits, 1),
+        constant,
+    )
 
 
 def standard_heads(dim: Whole, rank: Whole) -> int:

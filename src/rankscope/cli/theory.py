@@ -2,7 +2,7 @@
 
 import json
 import math
-from decimal import ROUND_FLOOR, Context
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,8 @@ from rankscope.core import InputError
 EXACT_IN_JSON = 2**53
 """Beyond this, most readers of JSON turn an integer into the nearest float; it is written as text instead."""
 
-LONG_NUMBER = 10**15
+LONG_NUMBER = 10**12
+"""Up to here a number of heads from float64 is good to its last digit; beyond, it is shown rounded."""
 
 
 @app.command()
@@ -45,17 +46,19 @@ def bound(
         answer = {**numbers, "certified": certified, "min_heads": least, "error_floor": floor}
         emit(json.dumps({name: _exact(value) for name, value in answer.items()}))
         return
-    how = "proved by ball arithmetic" if certified else "float64"
+    how = _how(certified)
     if floor is not None:
         emit(f"Error of {_count(heads)} of rank {rank} in dimension {dim}: at least {_down(floor)} ({how}).")
     if least is not None:
-        emit(f"Least heads of rank {rank} in dimension {dim} for error {error}: {least:,} ({how}).")
+        emit(f"Least heads of rank {rank} in dimension {dim} for error {error}: {_least(least, certified)}.")
     emit(f"Assumes: {theory.assumptions(values)}")
     standard = theory.standard_heads(dim, rank)
     stands = f"error at least {_down(_floor(dim, rank, standard, values, certified))}"
     if least is not None:
         stands += (
-            ", not excluded" if standard >= least else f", excluded: {least / standard:,.4g} times too few"
+            ", not excluded"
+            if standard >= least
+            else f", excluded: {_short(Decimal(least) / standard, digits=4)} times too few"
         )
     emit(f"Standard scaling, heads = dim/rank: {_count(standard)}, {stands}.")
 
@@ -118,9 +121,9 @@ def _plan_table(rows: pd.DataFrame, error: str) -> Table:
     for row in rows.to_dict("records"):
         sizes = (row[name] for name in ("rank", "heads", "value_rank", "params", "kv_bytes", "flops"))
         table.add_row(
-            *(f"{size:.3g}" if size >= LONG_NUMBER else str(size) for size in sizes),
+            *(_cell(size) for size in sizes),
             f"{row['floor']:.4f}",
-            f"{row['min_heads']:.3g}" if row["min_heads"] >= LONG_NUMBER else str(row["min_heads"]),
+            _cell(row["min_heads"]),
             "excluded" if row["excluded"] else "open",
             row["nearest_model"],
         )
@@ -132,6 +135,27 @@ def _write(table: pd.DataFrame, path: Path) -> None:
         table.to_csv(path, index=False)
     except OSError as problem:
         raise InputError(f"Cannot write {path}: {problem.strerror}. Choose another --csv.") from None
+
+
+def _how(certified: bool) -> str:
+    return "proved by ball arithmetic" if certified else "float64"
+
+
+def _least(heads: int, certified: bool) -> str:
+    """The least heads, with no digit that float64 does not have."""
+    if certified or heads < LONG_NUMBER:
+        return f"{heads:,} ({_how(certified)})"
+    return f"about {_short(heads, digits=10)} (float64; --certified has every digit)"
+
+
+def _cell(number: int) -> str:
+    return _short(number, digits=3) if number >= LONG_NUMBER else str(number)
+
+
+def _short(number: Decimal | int, digits: int) -> str:
+    """A few digits of a number of any size; a float would overflow beyond 10³⁰⁸."""
+    rounded = Context(prec=digits).create_decimal(number)
+    return f"{rounded:,f}" if rounded.adjusted() < digits else f"{rounded:e}"
 
 
 def _count(heads: int | None) -> str:

@@ -41,6 +41,12 @@ def world(claim):
             for e, n in ((0.2, 1), (0.1, 7), (0.05, 25))
             for d in (1024, 2048, 4096)
         ],
+        "scaling": [
+            {"ratio": x, "rank": r, "error": e, "degree": n, "log10_heads_any": n * np.log10(x)}
+            for x in (4, 8, 16)
+            for e, n in ((0.2, 1), (0.05, 25))
+            for r in (256, 512, 1024)
+        ],
         "exponents": [
             {"error": e, "degree": 0.07 / e**2 if e <= 0.05 else 1.2 / e, "talk": 1 / e}
             for e in (0.2, 0.1, 0.08, 0.05, 0.02, 0.01)
@@ -63,6 +69,11 @@ def world(claim):
             for h in (256, 1024, 4096)
             for true in [0.15 if claim.id.endswith("figure") else 0.2]
         ],
+        "many-heads": [
+            {"dim": d, "heads": h, "independent": 0.16, "prediction": 0.1601, "gap": 1e-8}
+            for d in (8, 16)
+            for h in (2048, 8192)
+        ],
         "majority": [{"dim": d, "heads": h, "simulated": 0.2, "exact": 0.2} for d in (8, 16) for h in (11, 101)],
         "votes-needed": [
             {"dim": d, "failure": f, "heads": d / (4 * f**2), "rule": d / (4 * f**2), "advantage": 0.254}
@@ -83,6 +94,9 @@ COUNTEREXAMPLES = {
     "standard-scaling": set_to(floor_identity=0.0),
     "high-accuracy-regime": lambda t: t.assign(floor_any=1 / (t["dim"] + 1)),
     "polynomial-heads": lambda t: t.assign(log10_heads_any=0.8 * t["log10_heads_any"]),
+    "ratio-alone": lambda t: t.assign(
+        log10_heads_any=t["log10_heads_any"] + t["degree"] * np.log10(t["rank"])
+    ),
     "exponent-small-errors": lambda t: t.assign(degree=0.9 / t["error"]),
     "exponent-moderate-errors": lambda t: t.assign(degree=0.9 / t["error"]),
     "touched-harmonics": lambda t: t.assign(found_identity=t["slide"] + 1),
@@ -97,6 +111,7 @@ COUNTEREXAMPLES = {
     "tightness": set_to(infimum=0.05),
     "plateau": set_to(independent=0.12),
     "random-heads-prediction": set_to(prediction=0.14),
+    "many-random-heads": set_to(independent=0.17),
     "single-head": lambda t: t.assign(advantage=t["dim"] ** -0.5),
     "majority-vote": set_to(exact=0.1),
     "votes-needed": lambda t: t.assign(heads=t["dim"] * np.log(1 / t["failure"])),
@@ -129,7 +144,8 @@ def test_computing_once_more_is_no_more_evidence(name):
     assert f"over {judge(claim, once).seeds} {claim.replicas})" in judge(claim, once).how
 
 
-def test_without_enough_heads_the_plateau_is_undecided():
-    claim = BY_ID["plateau"]
+@pytest.mark.parametrize(("name", "heads"), [("plateau", 4096), ("many-random-heads", 8192)])
+def test_without_enough_heads_nothing_is_decided(name, heads):
+    claim = BY_ID[name]
     table = world(claim)
-    assert judge(claim, table[table["heads"] < 4096]).verdict is Verdict.UNDECIDED
+    assert judge(claim, table[table["heads"] < heads]).verdict is Verdict.UNDECIDED

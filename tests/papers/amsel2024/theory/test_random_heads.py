@@ -4,16 +4,22 @@ import pytest
 import torch
 
 from rankscope.core import InputError, RankscopeError, stream
+from rankscope.linalg.gegenbauer import gegenbauer
+from rankscope.papers.amsel2024.theory import low_degrees
 from rankscope.papers.amsel2024.theory.agreement import head_agreement, target_agreement
+from rankscope.papers.amsel2024.theory.agreement_product import agreement_product
+from rankscope.papers.amsel2024.theory.counting import harmonic_dim
+from rankscope.papers.amsel2024.theory.expansions import sign_eigenvalue
 from rankscope.papers.amsel2024.theory.head_draws import (
     independent_heads,
     uniform_cosine_heads,
     unnormalised_heads,
 )
+from rankscope.papers.amsel2024.theory.low_degrees import LowDegrees, kept_pairs
 from rankscope.papers.amsel2024.theory.prediction import independent_heads_prediction, rank_one_infimum
 from rankscope.papers.amsel2024.theory.published import published_point
 from rankscope.papers.amsel2024.theory.random_heads import (
-    agreement_product,
+    _least_ritz_value,
     best_error,
     error_of_weights,
     solve_dense,
@@ -49,23 +55,106 @@ def test_no_other_weights_do_better():
     assert fit.error >= rank_one_infimum(6, 30)
 
 
-def test_conjugate_gradients_without_the_matrix_agree_with_cholesky():
-    q, k = uniform_cosine_heads(8, 700, stream(0, "cg"))
-    dense, free = best_error(q, k), solve_matrix_free(q, k, tolerance=1e-10, block=128)
-    assert free.error == pytest.approx(dense.error, abs=1e-10)
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("draw", "dim", "heads"),
+    [(independent_heads, 8, 2_048), (uniform_cosine_heads, 8, 1_024), (independent_heads, 4, 1_100)],
+)
+def test_conjugate_gradients_without_the_matrix_agree_with_cholesky(draw, dim, heads, precision):
+    q, k = draw(dim, heads, stream(0, "cg"))
+    agreement, with_target = head_agreement(q, k), target_agreement(q, k)
+    dense = solve_dense(agreement, with_target)
+    free = solve_matrix_free(q, k, tolerance=1e-7, precision=precision)
+    excess = free.error - dense.error
+    assert -1e-12 < excess <= free.gap <= 1e-7
+    # what is returned is of float64, whatever the products were
+    assert free.error == pytest.approx(error_of_weights(free.weights, agreement, with_target), abs=1e-12)
+    left = with_target - agreement @ free.weights
+    assert free.residual == pytest.approx(float(left.norm() / with_target.norm()), rel=1e-6)
+    assert excess == pytest.approx(float(left @ torch.linalg.solve(agreement, left)), abs=1e-12)
+
+
+def test_a_tighter_tolerance_brings_the_weights_themselves():
+    q, k = uniform_cosine_heads(8, 700, stream(0, "tight"))
+    dense, free = best_error(q, k), solve_matrix_free(q, k, tolerance=1e-13)
+    assert free.error == pytest.approx(dense.error, abs=1e-12)
     assert torch.allclose(free.weights, dense.weights, atol=1e-6)
-    vector = torch.randn(700, generator=stream(1, "cg"), dtype=torch.float64)
-    assert torch.allclose(
-        agreement_product(q, k, vector, block=300), head_agreement(q, k) @ vector, atol=1e-11
-    )
+
+
+@pytest.mark.parametrize("tile", [64, 300, 700, 1_000])
+def test_a_product_without_the_matrix_is_the_product(tile):
+    q, k = independent_heads(8, 700, stream(0, "product"))
+    k[1], q[2] = -k[0], q[3]
+    vector = torch.randn(700, generator=stream(1, "product"), dtype=torch.float64)
+    expected = head_agreement(q, k) @ vector
+    assert torch.allclose(agreement_product(q, k, vector, tile), expected, rtol=0, atol=1e-11)
+    rough = agreement_product(q.float(), k.float(), vector, tile)
+    assert rough.dtype == torch.float64
+    assert torch.allclose(rough, expected, rtol=0, atol=3e-6)
+
+
+def test_the_preconditioner_is_the_low_degrees_of_the_matrix():
+    dim, heads = 4, 4_000
+    pairs, diagonal = kept_pairs(dim, heads)
+    assert pairs == [(1, 1), (1, 3), (3, 1)]
+    q, k = independent_heads(dim, 40, stream(0, "low"))
+    approximate = torch.full((40, 40), 0.5, dtype=torch.float64)
+    cosines = [(x @ x.T).numpy() for x in (q, k)]
+    for pair in pairs:
+        terms = [
+            harmonic_dim(dim, degree) * sign_eigenvalue(dim, degree) ** 2 * gegenbauer(degree, dim, t)
+            for degree, t in zip(pair, cosines, strict=True)
+        ]
+        approximate += 0.5 * torch.from_numpy(terms[0] * terms[1])
+    # what is left out is the diagonal, and little beside it
+    assert torch.allclose(approximate.diagonal() + diagonal, torch.ones(40, dtype=torch.float64), atol=1e-12)
+    left_out = head_agreement(q, k) - approximate
+    assert left_out.fill_diagonal_(0).square().mean() < 0.1 * diagonal**2
+
+    repeated = q.repeat(heads // 40, 1), k.repeat(heads // 40, 1)
+    low = LowDegrees(*repeated)
+    vector = torch.randn(heads, generator=stream(1, "low"), dtype=torch.float64)
+    solved = low.solve(vector)
+    # P v = τ v + A v, A repeated in blocks of 40
+    again = diagonal * solved + (approximate @ solved.reshape(-1, 40).sum(dim=0)).repeat(heads // 40)
+    assert torch.allclose(again, vector, atol=1e-8)
+
+
+def test_the_least_ritz_value_is_the_least_on_the_space_searched():
+    matrix = head_agreement(*independent_heads(4, 40, stream(0, "ritz")))
+    residual = torch.randn(40, generator=stream(1, "ritz"), dtype=torch.float64)
+    direction, steps, turns, residuals = residual.clone(), [], [], []
+    for _ in range(6):
+        residuals.append(residual)
+        steps.append(float(residual @ residual / (direction @ matrix @ direction)))
+        residual = residual - steps[-1] * matrix @ direction
+        turns.append(float(residual @ residual / (residuals[-1] @ residuals[-1])))
+        direction = residual + turns[-1] * direction
+        space, _ = torch.linalg.qr(torch.stack(residuals, dim=1))
+        least = float(torch.linalg.eigvalsh(space.T @ matrix @ space)[0])
+        assert _least_ritz_value(steps, turns) == pytest.approx(least, rel=1e-9)
+    assert least > float(torch.linalg.eigvalsh(matrix)[0])
+
+
+def test_few_features_save_most_iterations(monkeypatch):
+    q, k = independent_heads(8, 1_024, stream(0, "fewer"))
+    with_features = solve_matrix_free(q, k).iterations
+    monkeypatch.setattr(low_degrees, "MOST_FEATURES", 1)
+    assert with_features <= solve_matrix_free(q, k).iterations / 2
 
 
 @pytest.mark.gpu
-def test_conjugate_gradients_on_a_gpu():
+@pytest.mark.parametrize(("dim", "heads"), [(8, 3_000), (16, 2_500), (3, 700)])
+def test_heads_on_a_gpu(dim, heads):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    q, k = independent_heads(8, 3_000, stream(0, "gpu"))
-    assert solve_matrix_free(q.cuda(), k.cuda()).error == pytest.approx(best_error(q, k).error, abs=1e-8)
+    q, k = independent_heads(dim, heads, stream(0, "gpu", dim))
+    vector = torch.randn(heads, generator=stream(1, "gpu"), dtype=torch.float64)
+    expected = agreement_product(q, k, vector)
+    fused = agreement_product(q.float().cuda(), k.float().cuda(), vector.cuda())
+    assert torch.allclose(fused.cpu(), expected, rtol=0, atol=1e-5)
+    assert torch.allclose(agreement_product(q.cuda(), k.cuda(), vector.cuda()).cpu(), expected, atol=1e-10)
+    assert solve_matrix_free(q.cuda(), k.cuda()).error == pytest.approx(best_error(q, k).error, abs=1e-7)
 
 
 def test_conjugate_gradients_say_when_they_did_not_converge():

@@ -74,6 +74,20 @@ def _growth(table: pd.DataFrame) -> list[Panel]:
     return [Panel(f"least heads of rank {rank}", "dim", "heads", [*series, standard], log_x=True, log_y=True)]
 
 
+def _scaling(table: pd.DataFrame) -> list[Panel]:
+    ratio = int(table["ratio"].max())
+    rows = table[table["ratio"] == ratio]
+    series = [
+        Series(
+            f"error {error:g}, L = {part['degree'].iloc[0]}",
+            *_xy(part["rank"], 10.0 ** (part["log10_heads_any"] - part["log10_heads_any"].max())),
+        )
+        for error, part in _parts(rows, "error")
+    ]
+    title = f"least heads where dim = {ratio} · rank"
+    return [Panel(title, "rank", "heads, over those at the last rank", series, log_x=True, log_y=True)]
+
+
 def _exponents(table: pd.DataFrame) -> list[Panel]:
     inverse = 1 / table["error"]
     computed = Series("L(ε)", *_xy(inverse, table["degree"]))
@@ -104,11 +118,9 @@ def _energies(table: pd.DataFrame) -> list[Panel]:
 def _random_features(table: pd.DataFrame) -> list[Panel]:
     columns = (
         ("true error of those weights", "true_error", Mark.LINE),
-        ("simulated", "simulated", Mark.POINTS),
         ("best weights, same heads", "optimum", Mark.LINE),
-        ("independent heads", "independent", Mark.POINTS),
-        ("prediction for them", "prediction", Mark.LINE),
         ("bound, attained at rank 1", "infimum", Mark.LINE),
+        ("simulated", "simulated", Mark.POINTS),
     )
     panels = []
     for dim, part in _parts(table, "dim"):
@@ -116,7 +128,25 @@ def _random_features(table: pd.DataFrame) -> list[Panel]:
         series = [curve(name, part, "heads", column, mark=mark) for name, column, mark in columns]
         paper = Series(printed.name, printed.x, printed.y, paper=True)
         panels.append(Panel(f"dim {dim}", "heads", "error", [*series, paper], log_x=True))
-    return panels
+    return [*panels, _independent_heads("independent heads, best weights", table)]
+
+
+def _many_heads(table: pd.DataFrame) -> list[Panel]:
+    return [_independent_heads("more of them, without their matrix", table)]
+
+
+def _independent_heads(title: str, table: pd.DataFrame) -> Panel:
+    columns = (
+        ("predicted", "prediction", Mark.LINE),
+        ("½(1 − E₁)", "plateau", Mark.LINE),
+        ("drawn", "independent", Mark.POINTS),
+    )
+    series = [
+        curve(f"{name}, dim {dim}", part, "heads", column, mark=mark)
+        for name, column, mark in columns
+        for dim, part in _parts(table, "dim")
+    ]
+    return Panel(title, "heads", "error", series, log_x=True)
 
 
 def _majority(table: pd.DataFrame) -> list[Panel]:
@@ -215,8 +245,9 @@ DRAFTS = (
         "The least heads not excluded, against dim",
         "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
         "Least heads for arbitrary V, standard scaling dashed; and the degree of that polynomial, the talk's 1/ε dashed: "
-        "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says.",
-        {"growth": _growth, "exponents": _exponents},
+        "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says. With dim and rank "
+        "growing together the heads settle: d/r alone decides, once the rank is large.",
+        {"growth": _growth, "exponents": _exponents, "scaling": _scaling},
     ),
     Draft(
         "energies",
@@ -231,9 +262,9 @@ DRAFTS = (
         "Random rank-1 heads with the best weights, corrected",
         "Is the lower bound tight? Pretty much: just use random rank-1 heads.",
         "Dashed: as published, with keys that were not brought back to length 1. Those weights have the true error above "
-        "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound. Means "
-        "over seeds with 95% intervals.",
-        {"random-features": _random_features},
+        "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound, until "
+        "there are N(d, 3)² of them. Means over seeds with 95% intervals.",
+        {"random-features": _random_features, "many-heads": _many_heads},
     ),
     Draft(
         "majority",

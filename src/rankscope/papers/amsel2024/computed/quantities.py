@@ -9,7 +9,7 @@ import numpy as np
 from rankscope.core import stream
 from rankscope.lab import Cell
 from rankscope.papers.amsel2024.computed.computation import Records
-from rankscope.papers.amsel2024.computed.settings import Dim, Errors, Growth, setting_of
+from rankscope.papers.amsel2024.computed.settings import Dim, Errors, Growth, Ratio, setting_of
 from rankscope.papers.amsel2024.theory import (
     counting,
     lower_bound,
@@ -90,6 +90,23 @@ def growth(cell: Cell) -> Records:
         }
         for error in ERRORS
         for dim in dims
+    ]
+
+
+def scaling(cell: Cell) -> Records:
+    """log₁₀ of the least heads where dim and rank double together, their ratio fixed."""
+    setting = setting_of(cell, Ratio)
+    doublings = int(math.log2(setting.greatest_rank / 8))
+    ranks = [8 * 2**k for k in range(doublings + 1)]
+    return [
+        {
+            "error": float(error),
+            "rank": rank,
+            "degree": regimes.head_growth_exponent(float(error)),
+            "log10_heads_any": math.log10(lower_bound.min_heads(setting.ratio * rank, rank, error, "any")),
+        }
+        for error in ERRORS
+        for rank in ranks
     ]
 
 

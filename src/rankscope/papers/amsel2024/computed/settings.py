@@ -29,6 +29,20 @@ class HeadDraws(Config):
     samples: int = 8_000
 
 
+class ManyHeads(Config):
+    """Independent rank-1 heads, solved for without their matrix."""
+
+    dim: int = 8
+    heads: int = 8_192
+
+
+class Ratio(Config):
+    """Least heads at one dim/rank, over ranks up to `greatest_rank`."""
+
+    ratio: int = 16
+    greatest_rank: int = 1_024
+
+
 class Growth(Config):
     """Least heads for a rank over dims up to `greatest_dim`."""
 

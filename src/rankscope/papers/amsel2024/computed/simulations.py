@@ -6,12 +6,12 @@ from rankscope.core import stream
 from rankscope.lab import Cell
 from rankscope.linalg.sphere import uniform_sphere
 from rankscope.papers.amsel2024.computed.computation import Records
-from rankscope.papers.amsel2024.computed.settings import Draws, HeadDraws, setting_of
+from rankscope.papers.amsel2024.computed.settings import Draws, HeadDraws, ManyHeads, setting_of
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
 from rankscope.papers.amsel2024.theory import majority, prediction
 from rankscope.papers.amsel2024.theory.head_draws import independent_heads
 from rankscope.papers.amsel2024.theory.published import published_point
-from rankscope.papers.amsel2024.theory.random_heads import best_error
+from rankscope.papers.amsel2024.theory.random_heads import best_error, solve_matrix_free
 from rankscope.papers.amsel2024.theory.softmax_head import error_two_orthonormal
 from rankscope.papers.amsel2024.theory.vector_problem import simulate_error
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, Points, Queries, Target, sample
@@ -43,6 +43,25 @@ def random_features(cell: Cell) -> Records:
             "independent": best_error(
                 *independent_heads(dim, heads, stream(cell.seed, "heads", dim, heads))
             ).error,
+            "prediction": prediction.independent_heads_prediction(dim, heads),
+            "infimum": prediction.rank_one_infimum(dim, heads),
+            "plateau": prediction.plateau(dim),
+        }
+    ]
+
+
+def many_heads(cell: Cell) -> Records:
+    """The optimum of independent heads without their matrix, beside the prediction, the plateau and the bound."""
+    setting = setting_of(cell, ManyHeads)
+    dim, heads = setting.dim, setting.heads
+    fit = solve_matrix_free(*independent_heads(dim, heads, stream(cell.seed, "many-heads", dim, heads)))
+    return [
+        {
+            "dim": dim,
+            "heads": heads,
+            "independent": fit.error,
+            "gap": fit.gap,
+            "iterations": fit.iterations,
             "prediction": prediction.independent_heads_prediction(dim, heads),
             "infimum": prediction.rank_one_infimum(dim, heads),
             "plateau": prediction.plateau(dim),

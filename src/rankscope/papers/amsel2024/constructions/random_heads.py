@@ -13,9 +13,10 @@ from torch import Tensor
 from rankscope.core import InputError
 from rankscope.models.attention import RankAttention
 from rankscope.models.selection import Selection
-from rankscope.papers.amsel2024.theory.agreement import head_agreement, target_agreement
+from rankscope.papers.amsel2024.theory.agreement import target_agreement
+from rankscope.papers.amsel2024.theory.agreement_product import agreement_product
 from rankscope.papers.amsel2024.theory.head_draws import independent_heads
-from rankscope.papers.amsel2024.theory.random_heads import best_error, error_of_weights
+from rankscope.papers.amsel2024.theory.random_heads import best_error
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class RandomHeads:
 
     @property
     def error(self) -> float:
-        """E‖f − Σ_h a_h x_h‖² = 1 − 2 a·b + aᵀ C a, exactly."""
-        return error_of_weights(
-            self.weights, head_agreement(self.q, self.k), target_agreement(self.q, self.k)
-        )
+        """E‖f − Σ_h a_h x_h‖² = 1 − 2 a·b + aᵀ C a, exactly, for any number of heads: C is not held."""
+        q, k, weights = (given.to(torch.float64) for given in (self.q, self.k, self.weights))
+        both = agreement_product(q, k, weights) - 2 * target_agreement(q, k)
+        return float(1 + weights @ both)
 
     def layer(self) -> RankAttention:
         """The heads as one attention layer: `layer(queries, points, points)[0]` is the answer."""
