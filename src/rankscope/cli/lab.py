@@ -36,13 +36,21 @@ def reproduce(
     only: Annotated[
         str | None, typer.Option(help="Run what this claim needs, judge it alone, on a page of its own.")
     ] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(help="Run this experiment alone, as amsel2024/figure1. No page, no verdicts."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="A piece of that experiment's grid, as layers=1 or rank=1,64; may be given again."),
+    ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
     from rankscope.report.build import Selection, sections
 
-    selection = Selection(find(papers or []), scale, seeds, only)
+    selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
     check_device(device)
     store = Store(out)
     if only is None:
@@ -53,6 +61,9 @@ def reproduce(
         todo = plan(experiments, store, device)
     log.print(_cost(todo, scale, device), soft_wrap=True)
     _run(todo, store, device, log)
+    if experiment is not None:
+        log.print(f"Finished cells: {store.path}. rankscope export writes them as tables.", soft_wrap=True)
+        return
     made = sections(selection, store)
     _show([judgement for section in made for judgement in section.judgements], as_json)
     log.print(f"Page: {_write(out, made, log, only or 'index')}", soft_wrap=True)
@@ -110,6 +121,17 @@ def report(out: Out = Path("report"), as_json: AsJson = False) -> None:
     _show([judgement for section in made for judgement in section.judgements], as_json)
     log = Console(stderr=True)
     log.print(f"Page: {_write(out, made, log)}", soft_wrap=True)
+
+
+def _axes(where: list[str]) -> dict[str, list[str]]:
+    """`layers=1`, `rank=1,64` as axes with their labels."""
+    axes = {}
+    for piece in where:
+        name, found, labels = piece.partition("=")
+        if not (name and found and labels):
+            raise InputError(f"--where {piece!r} is not AXIS=LABEL[,LABEL…], as layers=1 or rank=1,64.")
+        axes[name] = labels.split(",")
+    return axes
 
 
 def _run(todo: Plan, store: Store, device: str, log: Console) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,23 @@ class Grid:
     def with_seeds(self, count: int) -> "Grid":
         """The same axes over the seeds 0 … count − 1."""
         return Grid(seed=range(count), **self.axes)
+
+    def where(self, wanted: Mapping[str, Collection[str]]) -> "Grid":
+        """The part of the grid on which each named axis has one of the wanted labels, given as text.
+
+        >>> Grid(seed=range(2), rank=(1, 4, 8), layers=(1, 3)).where({"rank": ["4", "8"]}).size
+        8
+        """
+        axes = dict(self.axes)
+        for name, labels in wanted.items():
+            if name not in axes:
+                raise InputError(f"The grid has no axis {name!r}. {suggest(name, axes)}")
+            known = {str(label): label for label in axes[name]}
+            for label in labels:
+                if label not in known:
+                    raise InputError(f"Axis {name!r} has no {label!r}. {suggest(label, known)}")
+            axes[name] = {known[label]: axes[name][known[label]] for label in known if label in labels}
+        return Grid(seed=self.seeds, **axes)
 
     @property
     def size(self) -> int:
