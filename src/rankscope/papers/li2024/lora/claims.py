@@ -86,7 +86,7 @@ CLAIMS = (
     _claim("lora-steps", "Beyond the paper", "Rank 2 takes about as many steps as full training, or fewer.",
            f"≤ {MORE_STEPS:g} times the steps", "lora", "lora", _steps(2)),
     _claim("lora-parts", "Beyond the paper", "Rank 2 is enough, too, in W_Q, W_K and W_V alone, and in W_O alone.",
-           "rank 2 like full", "lora_parts", "lora-relevant", _parts),
+           "rank 2 like full", "lora_parts", "lora-parts", _parts),
     _claim("lora-relevant", "Abstract, LoRA", "With k patterns, training held to rank k ends with the loss of full training.",
            "rank k like full", "lora_relevant", "lora-relevant", _patterns(1, AtMost(LIKE_FULL))),
     _claim("lora-relevant-less", "Abstract, LoRA", "With k patterns, training held to rank k/2 ends clearly worse.",
