@@ -9,7 +9,7 @@ from rankscope.lab.claim import mean_interval
 from rankscope.lab.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import TRAIN
-from rankscope.papers.li2024.lora.experiments import FULL, RATES
+from rankscope.papers.li2024.lora.experiments import FULL
 from rankscope.papers.li2024.lora.rates import CONVENTIONS, at_equal_rate, best_rates, halves
 from rankscope.papers.li2024.measurement import CONVERGED_LOSS, CONVERGED_OVER
 
@@ -41,7 +41,7 @@ def _lora(results: Results) -> Figure:
         caption="W = W_0 + BA for all four matrices, B = 0, A normal of variance 1/rank. Left and middle: η = "
         f"{TRAIN.learning_rate:g}. Left: over {CONVERGED_OVER} batches, median over the judged seeds and their middle half. "
         f"Else means with 95% intervals; of the ranks held, the greatest is {max(held.y[:-1]):.4f}. Right: best rates of "
-        f"{', '.join(f'{rate:g}' for rate in RATES)}, chosen on other seeds: {best}.",
+        f"{', '.join(f'{rate:g}' for rate in sorted(table['learning_rate'].unique()))}, chosen on other seeds: {best}.",
         panels=(
             Panel("training loss", "step", "hinge loss", _by_step(results, at_equal_rate(table))),
             Panel("test loss at the end", "rank", "hinge loss", [held, *_afterwards(results, 2, held)]),
