@@ -98,3 +98,51 @@ def test_a_fixed_set_smaller_than_a_batch_is_an_error():
 def test_what_cannot_be_sampled_is_an_error_that_says_what_to_do(fields, message):
     with pytest.raises(InputError, match=message):
         Patterns(**fields)
+
+
+FIVE = TASK.replace(relevant_patterns=5)
+
+
+def test_two_voters_draw_what_they_drew_before_there_could_be_more():
+    batch = first(TASK)
+    assert batch.pattern[0, 0].tolist() == [1, 0, 0, 0, 1, 0, 16, 8, 16, 9]
+    assert batch.pattern[0, 1].tolist() == [4, 1, 1, 0, 0, 4, 8, 1, 16, 1]
+    assert batch.x.sum().item() == pytest.approx(252.7522760233246, abs=1e-9)
+
+
+def test_of_several_voters_the_most_frequent_wins():
+    batch = first(FIVE, batch=65)
+    votes = torch.stack([(batch.pattern == voter).sum(-1) for voter in range(5)], dim=-1)
+    assert torch.equal(votes.argmax(-1), batch.winner)
+    assert torch.equal(votes.amax(-1), torch.full((1, 65), 4))
+    assert torch.equal(votes.sum(-1), torch.full((1, 65), 6))
+    assert torch.equal(batch.winner[0].bincount(), torch.full((5,), 13))
+    assert torch.equal(batch.relevant().sum(-1), torch.full((1, 65), 4.0, dtype=torch.float64))
+
+
+def test_every_other_voter_is_as_often_the_confusion():
+    batch = first(FIVE, batch=1000)
+    losers = batch.pattern[batch.winner == 2]
+    counts = torch.stack([(losers == voter).sum() for voter in (0, 1, 3, 4)]).double()
+    assert torch.all((counts - 100).abs() < 4 * (400 * 0.25 * 0.75) ** 0.5)
+    assert batch.pattern.max() == 19
+
+
+def test_members_with_other_numbers_of_voters_stack():
+    together = next(batches([TASK, FIVE], [3, 5], split="train", steps=1, batch=8))
+    alone = next(batches([FIVE], [5], split="train", steps=1, batch=8))
+    assert torch.equal(together.x[1], alone.x[0])
+    assert together.winner.tolist() == [[0, 1] * 4, [0, 1, 2, 3, 4, 0, 1, 2]]
+    assert together.labels[0].tolist() == [1, -1] * 4
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        (4, "relevant_patterns=5 > patterns=4: raise patterns or lower relevant_patterns"),
+        (5, "patterns=5 leaves none for the irrelevant tokens. Raise patterns to ≥ 6"),
+    ],
+)
+def test_voters_need_patterns(patterns, message):
+    with pytest.raises(InputError, match=message):
+        Patterns(relevant_patterns=5, patterns=patterns)

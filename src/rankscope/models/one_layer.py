@@ -8,6 +8,7 @@ w_o (hidden × value_rank), and the fixed output weights a (hidden, or token × 
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -112,6 +113,41 @@ def hinge(
     return (1 - labels * output).clamp(min=0)
 
 
+class Attended(NamedTuple):
+    """Queries, keys, values, attention p and what it reads, z = p·v, with members and samples on one axis."""
+
+    q: Float[Tensor, "row token rank"]
+    k: Float[Tensor, "row token rank"]
+    v: Float[Tensor, "row token value"]
+    p: Float[Tensor, "row token token"]
+    z: Float[Tensor, "row token value"]
+
+    def gradients(
+        self, x: Float[Tensor, "member sample token dim"], dz: Float[Tensor, "row token value"]
+    ) -> Weights:
+        """The gradient in w_q, w_k and w_v from that in z."""
+        stacked = (len(x), x.shape[1] * x.shape[2], -1)
+        flat = x.reshape(stacked)
+        dp = torch.bmm(dz, self.v.mT)
+        ds = dp.sub_((dp * self.p).sum(-1, keepdim=True)).mul_(self.p)
+        return {
+            "w_q": torch.bmm(torch.bmm(ds, self.k).view(stacked).mT, flat),
+            "w_k": torch.bmm(torch.bmm(ds.mT, self.q).view(stacked).mT, flat),
+            "w_v": torch.bmm(torch.bmm(self.p.mT, dz).view(stacked).mT, flat),
+        }
+
+
+def attend(weights: Weights, x: Float[Tensor, "member sample token dim"]) -> Attended:
+    """The attention layer with all that its gradient needs."""
+    members, samples, tokens = x.shape[:3]
+    flat, single = x.reshape(members, samples * tokens, -1), (members * samples, tokens, -1)
+    w_q, w_k, w_v = (weights[name] for name in ("w_q", "w_k", "w_v"))
+    projected = torch.bmm(flat, torch.cat([w_q, w_k, w_v], dim=1).mT).view(single)
+    q, k, v = torch.split(projected, [w_q.shape[1], w_k.shape[1], w_v.shape[1]], dim=-1)
+    p = _softmax_(torch.bmm(q, k.mT))
+    return Attended(q, k, v, p, torch.bmm(p, v))
+
+
 def hinge_gradients(
     weights: Weights, x: Float[Tensor, "member sample token dim"], labels: Float[Tensor, "member sample"]
 ) -> tuple[Float[Tensor, " member"], Weights]:
@@ -121,14 +157,10 @@ def hinge_gradients(
     array (token × hidden) is written once, compared in place, and read by two products.
     """
     members, samples, tokens = x.shape[:3]
-    w_q, w_k, w_v, w_o, a = (weights[name] for name in ("w_q", "w_k", "w_v", "w_o", "a"))
+    w_o, a = weights["w_o"], weights["a"]
     stacked, single = (members, samples * tokens, -1), (members * samples, tokens, -1)
-    flat = x.reshape(stacked)
-
-    projected = torch.bmm(flat, torch.cat([w_q, w_k, w_v], dim=1).mT).view(single)
-    q, k, v = torch.split(projected, [w_q.shape[1], w_k.shape[1], w_v.shape[1]], dim=-1)
-    p = _softmax_(torch.bmm(q, k.mT))
-    z = torch.bmm(p, v).view(stacked)
+    attended = attend(weights, x)
+    z = attended.z.view(stacked)
 
     active = torch.bmm(z, w_o.mT).gt_(0)
     if a.ndim == 2:
@@ -144,16 +176,7 @@ def hinge_gradients(
     grad_o = torch.bmm((z.view(single) * pull).view(stacked).mT, active).mT
     if a.ndim == 2:
         grad_o = grad_o * a.unsqueeze(-1)
-    dz = u.view(single).mul_(pull)
-    dp = torch.bmm(dz, v.mT)
-    ds = dp.sub_((dp * p).sum(-1, keepdim=True)).mul_(p)
-    grads = {
-        "w_q": torch.bmm(torch.bmm(ds, k).view(stacked).mT, flat),
-        "w_k": torch.bmm(torch.bmm(ds.mT, q).view(stacked).mT, flat),
-        "w_v": torch.bmm(torch.bmm(p.mT, dz).view(stacked).mT, flat),
-        "w_o": grad_o,
-    }
-    return loss.mean(-1), grads
+    return loss.mean(-1), {**attended.gradients(x, u.view(single).mul_(pull)), "w_o": grad_o}
 
 
 def _softmax_(scores: Float[Tensor, "row query key"]) -> Float[Tensor, "row query key"]:

@@ -3,6 +3,7 @@
 A sample is `tokens` vectors, each a noisy copy of one of `patterns` orthonormal patterns μ_1 … μ_M.
 Patterns μ_1 and μ_2 vote on the label: the label is +1 where copies of μ_1 outnumber those of μ_2.
 The winners are the *relevant* tokens, the losers the *confusion* tokens, all others are *irrelevant*.
+With `relevant_patterns` = k > 2 the first k patterns vote, and each confusion token is a copy of any of the k − 1 losers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,7 @@ class Patterns(Config):
     dim: int = Field(default=20, ge=2)
     tokens: int = Field(default=20, ge=2)
     patterns: int = Field(default=20, ge=2)
+    relevant_patterns: int = Field(default=2, ge=2)
     relevant_fraction: float = Field(default=0.3, gt=0, le=1)
     confusion_fraction: float = Field(default=0.1, ge=0, lt=1)
     token_noise: Annotated[GaussianNoise | BoundedNoise, Field(discriminator="kind")] = GaussianNoise()
@@ -52,6 +54,11 @@ class Patterns(Config):
                 f"patterns={self.patterns} > dim={self.dim}: orthonormal patterns do not fit. "
                 f"Lower patterns to ≤ {self.dim} or raise dim."
             )
+        if self.patterns < self.relevant_patterns:
+            raise ValueError(
+                f"relevant_patterns={self.relevant_patterns} > patterns={self.patterns}: "
+                "raise patterns or lower relevant_patterns."
+            )
         if self.relevant_count <= self.confusion_count:
             raise ValueError(
                 f"{self.relevant_count} relevant against {self.confusion_count} confusion tokens of "
@@ -62,8 +69,11 @@ class Patterns(Config):
                 f"relevant_fraction + confusion_fraction = "
                 f"{self.relevant_fraction + self.confusion_fraction:g} > 1. Lower one of them."
             )
-        if self.patterns == 2 and self.relevant_count + self.confusion_count < self.tokens:
-            raise ValueError("patterns=2 leaves none for the irrelevant tokens. Raise patterns to ≥ 3.")
+        least = self.relevant_patterns + 1
+        if self.patterns < least and self.relevant_count + self.confusion_count < self.tokens:
+            raise ValueError(
+                f"patterns={self.patterns} leaves none for the irrelevant tokens. Raise patterns to ≥ {least}."
+            )
         return self
 
     @property
@@ -82,13 +92,17 @@ class PatternBatch:
     """Samples of a stack of tasks, one per member."""
 
     x: Float[Tensor, "member sample token dim"]
-    labels: Float[Tensor, "member sample"]
+    winner: Int[Tensor, "member sample"]
     pattern: Int[Tensor, "member sample token"]
 
+    @property
+    def labels(self) -> Float[Tensor, "member sample"]:
+        """+1 where μ_1 wins, −1 where another does."""
+        return torch.where(self.winner == 0, 1.0, -1.0).to(self.x.dtype)
+
     def relevant(self) -> Float[Tensor, "member sample token"]:
-        """1 on label-relevant tokens: copies of μ_1 where the label is +1, of μ_2 where it is −1."""
-        winner = (self.labels < 0).to(self.pattern.dtype).unsqueeze(-1)
-        return (self.pattern == winner).to(self.x.dtype)
+        """1 on label-relevant tokens, the copies of the pattern that wins."""
+        return (self.pattern == self.winner.unsqueeze(-1)).to(self.x.dtype)
 
 
 def frames(
@@ -113,8 +127,7 @@ def batches(
 ) -> Iterator[PatternBatch]:
     """`steps` fresh batches for a stack of members; a member's batches do not depend on its neighbours."""
     patterns = frames(tasks, seeds, device=device)
-    labels = 1.0 - 2.0 * (torch.arange(batch, device=device) % 2)
-    labels = labels.to(dtype).expand(len(tasks), batch)
+    winner = torch.stack([torch.arange(batch, device=device) % task.relevant_patterns for task in tasks])
     for chunk in range(0, steps, CHUNK):
         drawn = [
             _draw(task, frame, stream(seed, split, chunk, device=device), batch, dtype)
@@ -123,7 +136,7 @@ def batches(
         x = torch.stack([points for points, _ in drawn], dim=1)
         pattern = torch.stack([index for _, index in drawn], dim=1)
         for step in range(min(CHUNK, steps - chunk)):
-            yield PatternBatch(x[step], labels, pattern[step])
+            yield PatternBatch(x[step], winner, pattern[step])
 
 
 def batches_of_set(
@@ -149,7 +162,7 @@ def batches_of_set(
                 [torch.randperm(samples, generator=stream(seed, "epoch", epoch)) for seed in seeds]
             ).to(device)
         pick = order[:, place * batch : (place + 1) * batch]
-        yield PatternBatch(whole.x[member, pick], whole.labels[member, pick], whole.pattern[member, pick])
+        yield PatternBatch(whole.x[member, pick], whole.winner[member, pick], whole.pattern[member, pick])
 
 
 def _draw(
@@ -163,14 +176,19 @@ def _draw(
     shape = (CHUNK, batch, task.tokens)
     device = frame.device
     place = torch.rand(*shape, generator=generator, device=device).argsort(dim=-1)
-    if task.patterns > 2:
-        index = torch.randint(2, task.patterns, shape, generator=generator, device=device)
+    voters = task.relevant_patterns
+    if task.patterns > voters:
+        index = torch.randint(voters, task.patterns, shape, generator=generator, device=device)
     else:
         index = torch.zeros(shape, dtype=torch.int64, device=device)
-    loser = (torch.arange(batch, device=device) % 2 == 0).to(index.dtype).view(1, batch, 1)
+    winner = (torch.arange(batch, device=device) % voters).view(1, batch, 1)
+    if voters > 2:
+        ahead = torch.randint(1, voters, shape, generator=generator, device=device)
+    else:
+        ahead = torch.ones(shape, dtype=torch.int64, device=device)
     winning = place < task.relevant_count
     voting = place < task.relevant_count + task.confusion_count
-    index = torch.where(winning, 1 - loser, torch.where(voting, loser.expand(shape), index))
+    index = torch.where(winning, winner, torch.where(voting, (winner + ahead) % voters, index))
     clean = torch.nn.functional.embedding(index, frame.to(dtype))
     noise = torch.randn(*shape, task.dim, generator=generator, device=device, dtype=dtype)
     if isinstance(task.token_noise, GaussianNoise):

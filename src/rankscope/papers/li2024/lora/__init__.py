@@ -1,19 +1,7 @@
-"""Training with the update constrained to a rank from the start."""
+"""Training with the update held to a rank from the start."""
 
-from collections.abc import Sequence
+from rankscope.papers.li2024.lora.claims import CLAIMS
+from rankscope.papers.li2024.lora.experiments import experiments
+from rankscope.papers.li2024.lora.figures import figures
 
-from rankscope.lab import Claim, Experiment, Scale
-from rankscope.lab.figure import Figure
-from rankscope.lab.paper import Results
-
-CLAIMS: tuple[Claim, ...] = ()
-
-
-def experiments(scale: Scale) -> Sequence[Experiment]:
-    """None yet."""
-    return []
-
-
-def figures(results: Results) -> Sequence[Figure]:
-    """None yet."""
-    return []
+__all__ = ["CLAIMS", "experiments", "figures"]

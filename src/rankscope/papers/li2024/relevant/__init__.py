@@ -1,19 +1,7 @@
-"""k label-relevant patterns and k classes: does the rank of the update follow k?"""
+"""k label-relevant patterns, in k classes or fewer: does the rank of the update follow k?"""
 
-from collections.abc import Sequence
+from rankscope.papers.li2024.relevant.claims import CLAIMS
+from rankscope.papers.li2024.relevant.experiments import experiments
+from rankscope.papers.li2024.relevant.figures import figures
 
-from rankscope.lab import Claim, Experiment, Scale
-from rankscope.lab.figure import Figure
-from rankscope.lab.paper import Results
-
-CLAIMS: tuple[Claim, ...] = ()
-
-
-def experiments(scale: Scale) -> Sequence[Experiment]:
-    """None yet."""
-    return []
-
-
-def figures(results: Results) -> Sequence[Figure]:
-    """None yet."""
-    return []
+__all__ = ["CLAIMS", "experiments", "figures"]
