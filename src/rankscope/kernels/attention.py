@@ -23,7 +23,7 @@ BY_PRODUCTS = 4
 ROWS = 64
 LANES = 128
 QUERIES = 16
-CHANNELS, CHANNELS_BACKWARD = 32, 64
+CHANNELS, CHANNELS_BACKWARD = 16, 64
 """What a thread keeps in registers: this many queries at most, and this many of their channels."""
 
 KINDS = (torch.bfloat16, torch.float16, torch.float32)

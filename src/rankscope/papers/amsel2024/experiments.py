@@ -34,13 +34,17 @@ from rankscope.papers.amsel2024.training import OUR_RECIPE, seconds_per_step, ti
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
 from rankscope.training.adamw import AdamW
 from rankscope.training.checkpoint import Checkpoint
+from rankscope.training.precision import Precision
 
 NAME = "amsel2024"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a scale runs. `long_steps` is for positions, N and d, which the authors trained twice as long."""
+    """What a scale runs. `long_steps` is for positions, N and d, which the authors trained twice as long.
+
+    `precision` changes nothing that can be seen in a result: benchmarks/gpu_training.json has the three side by side.
+    """
 
     dim: int
     tokens: int
@@ -65,6 +69,7 @@ class Sizes:
     point_budgets: tuple[int, ...]
     point_steps: int
     samples: int
+    precision: Precision = Precision.FLOAT32
 
 
 SIZES = {
@@ -86,7 +91,7 @@ SIZES = {
         position_ranks=(1, 2, 4, 8, 16, 32, 64),
         token_ranks=(1, 8, 16, 32, 64), middle_budget=8, many_tokens=(4, 16, 64, 256), tokens_budget=64,
         dims=(16, 64, 128, 256), heads_per_block=(1, 2, 4, 8, 16), point_dim=64, point_budgets=(1, 8),
-        point_steps=20_000, samples=20_000,
+        point_steps=20_000, samples=20_000, precision=Precision.BFLOAT16,
     ),
 }  # fmt: skip
 
@@ -139,7 +144,12 @@ def _trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
     """Farthest neighbour among `tokens` points, an encoder, our recipe; `changes` are over figure 1's setting."""
     task: dict[str, Any] = {"dim": sizes.dim, "tokens": sizes.tokens, "target": Target.FARTHEST}
     model = {"dim": sizes.dim, "rank": sizes.dim, "budget": 1, "layers": 1, "hidden": sizes.hidden}
-    train = {"steps": sizes.steps, "batch": sizes.batch, "learning_rate": sizes.learning_rate}
+    train: dict[str, Any] = {
+        "steps": sizes.steps,
+        "batch": sizes.batch,
+        "learning_rate": sizes.learning_rate,
+        "precision": sizes.precision,
+    }
     return Experiment(
         name=f"{NAME}/{name}",
         task=Neighbors(**task),

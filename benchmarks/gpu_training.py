@@ -1,0 +1,227 @@
+"""Figure 1's trainings on one GPU: stock modules, ours, and the roofline, for every cell of the grid.
+
+(a) is what off-the-shelf code does: a loop over `budget` nn.MultiheadAttention modules, averaged, in PyTorch's encoder
+layer with the one-scalar norm; AdamW; eager float32; one model at a time. (b) is this project's stack of members of one
+rank, the whole step one graph, in bfloat16 unless asked otherwise. Both train on fresh batches drawn on the device.
+
+The roofline of a cell is the larger of two times. FLOPs: the products that any implementation must do, three times the
+forward's, over the rate of an 8192 × 8192 × 8192 bfloat16 product measured here. Bytes: weights and both moments read
+and written once a step, 24 bytes a parameter, over the rate of a large copy measured here; activations could be kept on
+the chip. The exponentials of the softmax are counted beside it: with rank 1 they outnumber everything else.
+
+--precision-study trains three cells in float32, TF32 and bfloat16 and prints the errors of all seeds.
+
+    python benchmarks/gpu_training.py            # needs a CUDA device; writes gpu_training.json
+"""
+
+import argparse
+import dataclasses
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rankscope.lab import Cell, Scale
+from rankscope.papers.amsel2024.experiments import experiments
+from rankscope.papers.amsel2024.measurement import records
+from rankscope.papers.amsel2024.training import models, recipe, tasks, train_group
+from rankscope.training.precision import Precision
+
+FIGURE_1 = experiments(Scale.PAPER)[0].cells()
+GOAL_RATIO, GOAL_SHARE = 50, 0.4
+MEMBERS = {1: 35, 8: 28, 64: 10}
+"""Members of a stack by budget: enough to fill the chip."""
+
+WARM_UP = 8
+
+
+class StockLayer(nn.Module):
+    """PyTorch's post-norm encoder layer with `budget` averaged attention modules and the one-scalar norm."""
+
+    def __init__(self, dim: int, rank: int, budget: int, hidden: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.MultiheadAttention(dim, dim // rank, batch_first=True) for _ in range(budget)
+        )
+        self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, dim))
+        self.scales = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        attended = sum(block(x, x, x, need_weights=False)[0] for block in self.blocks) / len(self.blocks)
+        x = self.scales[0] * functional.normalize(x + attended, dim=-1)
+        return self.scales[1] * functional.normalize(x + self.mlp(x), dim=-1)
+
+
+def stock_step(cell: Cell) -> Callable[[], None]:
+    """One training step of a cell by stock modules."""
+    model, task, batch = models([cell])[0], tasks([cell])[0], recipe(cell).batch
+    layers = [StockLayer(model.dim, model.rank, model.budget, model.hidden) for _ in range(model.layers)]
+    encoder = nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0)
+
+    def step() -> None:
+        points = functional.normalize(torch.randn(batch, task.tokens, task.dim, device="cuda"), dim=-1)
+        index = (points @ points.mT).argmin(-1, keepdim=True).expand(-1, -1, task.dim)
+        loss = (encoder(points) - points.gather(1, index)).square().sum(-1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def stock_rate(cell: Cell, seconds: float) -> tuple[float, float]:
+    """Steps a second of one model, and its peak memory in GiB."""
+    torch.cuda.reset_peak_memory_stats()
+    step = stock_step(cell)
+    step()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    count = max(2, min(200, int(seconds / (time.perf_counter() - start))))
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    torch.cuda.synchronize()
+    return count / (time.perf_counter() - start), torch.cuda.max_memory_allocated() / 2**30
+
+
+def our_rate(cells: Sequence[Cell], seconds: float) -> tuple[float, float]:
+    """Model-steps a second of a stack: a longer run less a shorter one, so that capture does not count."""
+
+    def took(steps: int) -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        train_group(cells, "cuda", steps=steps)
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    torch.cuda.reset_peak_memory_stats()
+    took(1)
+    short = took(WARM_UP)
+    pilot = max((took(2 * WARM_UP) - short) / WARM_UP, 1e-5)
+    steps = max(WARM_UP, min(2000, int(seconds / pilot)))
+    passed = max(took(WARM_UP + steps) - took(WARM_UP), 1e-9)
+    return steps * len(cells) / passed, torch.cuda.max_memory_allocated() / 2**30
+
+
+def least(cell: Cell) -> dict[str, float]:
+    """FLOPs, bytes and exponentials that a training step of one model cannot do without."""
+    model, task, batch = models([cell])[0], tasks([cell])[0], recipe(cell).batch
+    positions, inner = batch * task.tokens, model.budget * model.dim
+    projections = 4 * 2 * positions * model.dim * inner
+    attention = 2 * 2 * positions * task.tokens * inner
+    mlp = 2 * 2 * positions * model.dim * model.hidden
+    parameters = (
+        4 * inner * model.dim + 3 * inner + 2 * model.hidden * model.dim + model.hidden + 2 * model.dim + 2
+    )
+    return {
+        "flops": 3.0 * model.layers * (projections + attention + mlp),
+        "bytes": 24.0 * model.layers * parameters,
+        "exponentials": 1.0 * model.layers * model.heads * positions * task.tokens,
+    }
+
+
+def ceilings() -> dict[str, float]:
+    """The chip's own rates, measured: FLOP/s of a large bfloat16 product, bytes/s of a large copy."""
+    from triton.testing import do_bench
+
+    size = 8192
+    a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = do_bench(lambda: a @ b, return_mode="median")
+    source = torch.randn(2**30, device="cuda")
+    target = torch.empty_like(source)
+    copy = do_bench(lambda: target.copy_(source), return_mode="median")
+    return {"flops_per_s": 2 * size**3 / product * 1e3, "bytes_per_s": 2 * source.nbytes / copy * 1e3}
+
+
+def stack(cell: Cell, precision: Precision) -> list[Cell]:
+    """Members like this cell, one seed each."""
+    train = recipe(cell).replace(precision=precision)
+    count = MEMBERS[models([cell])[0].budget]
+    return [dataclasses.replace(cell, train=train, seed=seed) for seed in range(count)]
+
+
+def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) -> dict[str, Any]:
+    model, floor = models([cell])[0], least(cell)
+    best = max(floor["flops"] / rates["flops_per_s"], floor["bytes"] / rates["bytes_per_s"])
+    stock, stock_memory = stock_rate(cell, options.seconds)
+    torch.cuda.empty_cache()
+    members = stack(cell, Precision(options.precision))
+    ours, memory = our_rate(members, options.seconds)
+    torch.cuda.empty_cache()
+    return {
+        "layers": model.layers, "budget": model.budget, "rank": model.rank, "heads": model.heads,
+        "members": len(members), "stock_per_s": stock, "ours_per_s": ours, "ratio": ours / stock,
+        "roofline_share": ours * best, "bound": "flops" if best == floor["flops"] / rates["flops_per_s"] else "bytes",
+        "tflops": ours * floor["flops"] / 1e12, "exponentials_per_s": 2 * ours * floor["exponentials"],
+        "gib": memory, "stock_gib": stock_memory, **floor,
+    }  # fmt: skip
+
+
+def precision_study(steps: int) -> list[dict[str, Any]]:
+    """Three cells, five seeds, three precisions: the error on fresh samples of every training."""
+    found = []
+    for layers, budget, rank in ((1, 1, 64), (1, 8, 8), (3, 1, 16)):
+        cells = [
+            cell for cell in FIGURE_1
+            if (models([cell])[0].layers, models([cell])[0].budget, models([cell])[0].rank) == (layers, budget, rank)
+        ]  # fmt: skip
+        for precision in Precision:
+            train = recipe(cells[0]).replace(steps=steps, precision=precision)
+            group = [dataclasses.replace(cell, train=train) for cell in cells]
+            errors = [record["error"] for record in records(group, *train_group(group, "cuda"), "cuda")]
+            found.append({"layers": layers, "budget": budget, "rank": rank, "precision": precision.value,
+                          "steps": steps, "errors": errors, "mean": statistics.mean(errors),
+                          "spread": statistics.stdev(errors)})  # fmt: skip
+            print(found[-1], flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=0.3, help="length of each timed run")
+    parser.add_argument("--precision", default="bfloat16", choices=[one.value for one in Precision])
+    parser.add_argument("--precision-study", type=int, default=0, metavar="STEPS")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("No CUDA device: this benchmark compares trainings on a GPU.")
+    rates = ceilings()
+    print(f"{torch.cuda.get_device_name()}: {rates['flops_per_s'] / 1e12:.0f} TFLOP/s, "
+          f"{rates['bytes_per_s'] / 1e12:.2f} TB/s", flush=True)  # fmt: skip
+    result: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
+        "python": platform.python_version(), "precision": options.precision, "ceilings": rates, "cells": [],
+    }  # fmt: skip
+    seen = set()
+    for cell in FIGURE_1:
+        model = models([cell])[0]
+        if model in seen:
+            continue
+        seen.add(model)
+        row = measure(cell, rates, options)
+        result["cells"].append(row)
+        print("layers {layers} budget {budget:2d} rank {rank:2d}: stock {stock_per_s:7.1f}/s, ours {ours_per_s:8.0f}/s, "
+              "{ratio:5.0f} times, {roofline_share:.0%} of the roofline, {gib:.1f} GiB".format(**row), flush=True)  # fmt: skip
+        result["least_ratio"] = min(row["ratio"] for row in result["cells"])
+        result["mean_roofline_share"] = statistics.mean(row["roofline_share"] for row in result["cells"])
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    if options.precision_study:
+        result["precision_study"] = precision_study(options.precision_study)
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"least ratio {result['least_ratio']:.0f} (goal {GOAL_RATIO}), mean share of the roofline "
+          f"{result['mean_roofline_share']:.0%} (goal {GOAL_SHARE:.0%})")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

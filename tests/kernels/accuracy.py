@@ -1,0 +1,152 @@
+"""Every fused operator against float64, and torch's own checks of an operator.
+
+Run as a program it prints the relative errors as JSON: with TRITON_INTERPRET=1 that needs no GPU.
+"""
+
+import json
+import math
+import sys
+
+import torch
+from torch.nn import functional
+
+from rankscope.kernels.attention import _forward as attention_op
+from rankscope.kernels.attention import short_attention, token_first
+from rankscope.kernels.error import _forward as error_op
+from rankscope.kernels.error import squared_error
+from rankscope.kernels.mlp import _forward as mlp_op
+from rankscope.kernels.mlp import stacked_mlp
+from rankscope.kernels.norm import _forward as norm_op
+from rankscope.kernels.norm import residual_norm
+from rankscope.kernels.normals import normals
+
+SMALL = [
+    ((1,), 2, 3, 5),
+    ((1, 3), 3, 2, 4),
+    ((2, 8), 8, 3, 7),
+    ((4,), 4, 2, 17),
+    ((16,), 32, 5, 16),
+    ((10,), 20, 3, 20),
+    ((32,), 32, 2, 70),
+]
+"""Ranks of the members, channels, samples, tokens: below and above 16 queries, 64 rows, powers of two and not."""
+
+
+def plain_attention(q, k, v, ranks, tokens):
+    found = []
+    for member, rank in enumerate(ranks):
+        channels, positions = q[member].shape
+        samples = positions // tokens
+        places = (tokens, samples) if token_first(rank) else (samples, tokens)
+
+        def heads(array, member=member, rank=rank, channels=channels, places=places):
+            parts = array[member].reshape(channels // rank, rank, *places)
+            return parts.permute(3, 0, 2, 1) if token_first(rank) else parts.permute(2, 0, 3, 1)
+
+        out = functional.scaled_dot_product_attention(heads(q), heads(k), heads(v))
+        out = out.permute(1, 3, 2, 0) if token_first(rank) else out.permute(1, 3, 0, 2)
+        found.append(out.reshape(channels, positions))
+    return torch.stack(found)
+
+
+def plain_mlp(x, w_in, b_in, w_out):
+    return torch.bmm(w_out, torch.relu(torch.baddbmm(b_in.unsqueeze(-1), w_in, x)))
+
+
+def plain_norm(x, branch, bias, scale):
+    z = x + branch + bias.unsqueeze(-1)
+    return scale.view(-1, 1, 1) * z / z.norm(dim=1, keepdim=True)
+
+
+def plain_error(output, answer):
+    return (output - answer).square().sum(1).mean(1)
+
+
+def errors(ours, plain, arrays):
+    """‖ours − plain‖/‖plain‖ of the value and of every gradient; plain is computed in float64 of the same numbers."""
+    leaves = [array.detach().clone().requires_grad_() for array in arrays]
+    exact = [array.detach().double().requires_grad_() for array in arrays]
+    value, wanted = ours(*leaves), plain(*exact)
+    pull = torch.randn_like(value)
+    value.backward(pull)
+    wanted.backward(pull.double())
+    pairs = [(value, wanted)] + [
+        (a.grad, b.grad) for a, b in zip(leaves, exact, strict=True) if a.grad is not None
+    ]
+    return [float((a.double() - b).norm() / b.norm()) for a, b in pairs]
+
+
+def attention_errors(ranks, channels, samples, tokens, dtype, device):
+    arrays = [
+        (1.5 * torch.randn(len(ranks), channels, samples * tokens, device=device)).to(dtype) for _ in range(3)
+    ]
+    return errors(
+        lambda q, k, v: short_attention(q, k, v, ranks, tokens),
+        lambda q, k, v: plain_attention(q, k, v, ranks, tokens),
+        arrays,
+    )
+
+
+def mlp_errors(members, dim, positions, hidden, dtype, device):
+    x = torch.randn(members, dim, positions, device=device).to(dtype)
+    w_in = torch.randn(members, hidden, dim, device=device) / math.sqrt(dim)
+    b_in = torch.randn(members, hidden, device=device)
+    w_out = torch.randn(members, dim, hidden, device=device) / math.sqrt(hidden)
+    return errors(stacked_mlp, plain_mlp, [x, w_in, b_in, w_out])
+
+
+def norm_errors(members, dim, positions, dtype, device):
+    x, branch = (torch.randn(members, dim, positions, device=device).to(dtype) for _ in range(2))
+    bias, scale = torch.randn(members, dim, device=device), torch.randn(members, device=device)
+    return errors(residual_norm, plain_norm, [x, branch, bias, scale])
+
+
+def error_errors(members, dim, positions, dtype, device):
+    output = torch.randn(members, dim, positions, device=device).to(dtype)
+    answer = torch.randn(members, dim, positions, device=device)
+    return errors(
+        lambda one: squared_error(one, answer), lambda one: plain_error(one, answer.double()), [output]
+    )
+
+
+def check_operators(device):
+    """torch's own checks: schema, autograd, fake tensors, and the trace that compilation takes."""
+
+    def leaf(*shape):
+        return torch.randn(*shape, device=device, requires_grad=True)
+
+    torch.library.opcheck(attention_op, (leaf(1, 2, 6), leaf(1, 2, 6), leaf(1, 2, 6), [1], 3))
+    torch.library.opcheck(mlp_op, (leaf(2, 4, 6), leaf(2, 5, 4), leaf(2, 5), leaf(2, 4, 5)))
+    torch.library.opcheck(norm_op, (leaf(2, 4, 6), leaf(2, 4, 6), leaf(2, 4), leaf(2)))
+    torch.library.opcheck(error_op, (leaf(2, 4, 6), torch.randn(2, 4, 6, device=device)))
+
+
+def normal_moments(device):
+    """Mean, variance and excess kurtosis of drawn numbers, and whether key and step alone decide them."""
+    keys, step = torch.tensor([3, 4], device=device), torch.tensor([7], device=device)
+    drawn = normals(keys, step, 20_000)
+    return {
+        "mean": float(drawn.mean()),
+        "variance": float(drawn.var()),
+        "kurtosis": float((drawn**4).mean() - 3),
+        "correlation": float((drawn[0] * drawn[1]).mean()),
+        "alone": torch.equal(normals(keys[1:], step, 20_000)[0], drawn[1]),
+        "next": torch.equal(normals(keys, step + 1, 20_000), drawn),
+    }
+
+
+def main():
+    torch.manual_seed(0)
+    found = {
+        "attention": [attention_errors(*case, torch.float32, "cpu") for case in SMALL],
+        "mlp": [mlp_errors(*case, torch.float32, "cpu") for case in ((2, 8, 30, 32), (1, 20, 130, 70))],
+        "norm": norm_errors(2, 20, 70, torch.float32, "cpu"),
+        "error": error_errors(2, 20, 300, torch.float32, "cpu"),
+        "normals": normal_moments("cpu"),
+    }
+    check_operators("cpu")
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

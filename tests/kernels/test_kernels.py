@@ -1,0 +1,112 @@
+"""The fused operators: in Triton's interpreter where there is no GPU, on the GPU over the whole grid of shapes."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.kernels import usable
+from tests.kernels import accuracy
+
+ROOT = Path(__file__).parents[2]
+PRECISE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
+on_gpu = pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@pytest.fixture(scope="module")
+def interpreted():
+    if find_spec("triton") is None:
+        pytest.skip("triton is not installed: the kernels were not interpreted")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kernels.accuracy"], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["attention", "mlp", "norm", "error"])
+def test_interpreted_kernels_agree_with_float64(interpreted, name):
+    found = torch.tensor(interpreted[name]).flatten()
+    assert found.numel() >= 2
+    assert float(found.max()) < 1e-5
+
+
+def test_interpreted_normals_are_normal_and_follow_from_key_and_step(interpreted):
+    found = interpreted["normals"]
+    assert abs(found["mean"]) < 4 / 200  # 4 standard errors of 40,000 numbers
+    assert abs(found["variance"] - 1) < 4 * 2**0.5 / 200
+    assert abs(found["kurtosis"]) < 4 * 24**0.5 / 200
+    assert abs(found["correlation"]) < 4 / 20_000**0.5
+    assert found["alone"]
+    assert not found["next"]
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("dtype", list(PRECISE))
+@pytest.mark.parametrize("tokens", [5, 16, 64, 256])
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 8, 16, 32, 64])
+def test_attention_on_the_gpu(rank, tokens, dtype):
+    found = accuracy.attention_errors((rank, rank), 2 * rank, 9, tokens, dtype, "cuda")
+    assert max(found) < PRECISE[dtype]
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_attention_in_tf32(request):
+    before = torch.get_float32_matmul_precision()
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision(before))
+    torch.set_float32_matmul_precision("high")
+    for rank in (8, 64):
+        assert max(accuracy.attention_errors((rank,), 64, 9, 16, torch.float32, "cuda")) < 2e-3
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("dtype", list(PRECISE))
+def test_the_other_operators_on_the_gpu(dtype):
+    bound = PRECISE[dtype]
+    assert max(accuracy.mlp_errors(3, 64, 300, 200, dtype, "cuda")) < bound
+    assert max(accuracy.mlp_errors(1, 128, 130, 70, dtype, "cuda")) < bound
+    assert max(accuracy.norm_errors(3, 64, 300, dtype, "cuda")) < bound
+    assert max(accuracy.error_errors(3, 64, 300, dtype, "cuda")) < bound
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_operators_pass_torchs_checks_and_compile():
+    accuracy.check_operators("cuda")
+    q, k, v = torch.randn(3, 2, 8, 48, device="cuda")
+    compiled = torch.compile(accuracy.short_attention, fullgraph=True)
+    torch.testing.assert_close(compiled(q, k, v, [1, 8], 16), accuracy.short_attention(q, k, v, [1, 8], 16))
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_the_whole_encoder_fused_equals_the_plain_one():
+    from rankscope.models import stacked_encoder as encoder
+    from rankscope.models.small_attention import Way
+
+    models = [
+        encoder.Encoder(
+            dim=16, rank=rank, budget=2, layers=2, hidden=40, positions=encoder.Positions.CONCATENATED
+        )
+        for rank in (1, 16)
+    ]
+    weights = encoder.init(models, [0, 1], tokens=6, device="cuda")
+    points = torch.nn.functional.normalize(torch.randn(2, 5, 6, 16, device="cuda"), dim=-1)
+    plain = encoder.Program(Way.STOCK, fused=False, dtype=torch.float32)
+    found = []
+    for program in (None, plain):
+        leaves = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
+        out = encoder.forward(models, leaves, points, program)
+        out.square().sum(-1).cos().sum().backward()
+        found.append([out, *(leaf.grad for leaf in leaves.values())])
+    for ours, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-3, atol=1e-5)

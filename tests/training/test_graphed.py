@@ -1,0 +1,68 @@
+"""A training step as one graph is the training step, and a training that was stopped goes on as if it had not been."""
+
+import pytest
+import torch
+
+from rankscope.training.adamw import AdamW, adamw
+from rankscope.training.checkpoint import Checkpoint
+from rankscope.training.graphed import adamw_graphed
+
+SETTINGS = AdamW(steps=40, batch=8, learning_rate=0.02, warmup=0.1, clip=0.5)
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.fixture
+def problem():
+    """Three members fit noisy linear maps; batches come from a table, by step."""
+    draw = torch.Generator().manual_seed(0)
+    inputs, noise = (torch.randn(40, 3, 8, 5, generator=draw).cuda() for _ in range(2))
+    weights = {"w": torch.randn(3, 5, 5, generator=draw).cuda()}
+
+    def at(step):
+        step = torch.as_tensor(step, device="cuda").reshape(1)
+        return inputs.index_select(0, step)[0], noise.index_select(0, step)[0]
+
+    def losses(now, batch):
+        x, y = batch
+        return (x @ now["w"] - x - 0.1 * y).square().sum(-1).mean(-1)
+
+    return weights, at, losses
+
+
+def test_the_graph_trains_as_the_plain_loop(problem):
+    plain, history = adamw(*problem, SETTINGS)
+    ours, our_history = adamw_graphed(*problem, SETTINGS)
+    torch.testing.assert_close(ours["w"], plain["w"], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(our_history, history, rtol=1e-4, atol=1e-6)
+
+
+def test_the_given_weights_are_left_alone(problem):
+    before = problem[0]["w"].clone()
+    adamw_graphed(*problem, SETTINGS)
+    assert torch.equal(problem[0]["w"], before)
+
+
+def test_a_stopped_training_goes_on_where_it_stood(problem, tmp_path):
+    whole, history = adamw_graphed(*problem, SETTINGS)
+    path = tmp_path / "state.pt"
+    count = 0
+
+    def stop_at_25():
+        nonlocal count
+        count += 1
+        if count == 25:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        adamw_graphed(*problem, SETTINGS, checkpoint=Checkpoint(path, seconds=0.0), tick=stop_at_25)
+    steps = []
+    again, same = adamw_graphed(
+        *problem, SETTINGS, checkpoint=Checkpoint(path, seconds=1e9), tick=lambda: steps.append(1)
+    )
+    assert len(steps) == 15
+    torch.testing.assert_close(again["w"], whole["w"])
+    torch.testing.assert_close(same, history)
