@@ -32,7 +32,7 @@ from torch.nn import functional
 from rankscope.lab import Cell, Scale
 from rankscope.papers.amsel2024.experiments import experiments
 from rankscope.papers.amsel2024.measurement import records
-from rankscope.papers.amsel2024.training import models, recipe, tasks, train_group
+from rankscope.papers.amsel2024.training import models, recipe, seconds_per_step, tasks, train_group
 from rankscope.training.precision import Precision
 
 FIGURE_1 = experiments(Scale.PAPER)[0].cells()
@@ -96,22 +96,13 @@ def stock_rate(cell: Cell, seconds: float) -> tuple[float, float]:
 
 
 def our_rate(cells: Sequence[Cell], seconds: float) -> tuple[float, float]:
-    """Model-steps a second of a stack: a longer run less a shorter one, so that capture does not count."""
-
-    def took(steps: int) -> float:
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        train_group(cells, "cuda", steps=steps)
-        torch.cuda.synchronize()
-        return time.perf_counter() - start
-
+    """Model-steps a second of a stack, its graph captured and warm, and its peak memory in GiB."""
     torch.cuda.reset_peak_memory_stats()
-    took(1)
-    short = took(WARM_UP)
-    pilot = max((took(2 * WARM_UP) - short) / WARM_UP, 1e-5)
-    steps = max(WARM_UP, min(2000, int(seconds / pilot)))
-    passed = max(took(WARM_UP + steps) - took(WARM_UP), 1e-9)
-    return steps * len(cells) / passed, torch.cuda.max_memory_allocated() / 2**30
+    per_step = seconds_per_step(cells, "cuda", steps=WARM_UP)
+    steps = max(WARM_UP, min(2000, int(seconds / per_step)))
+    if steps > WARM_UP:
+        per_step = seconds_per_step(cells, "cuda", steps=steps)
+    return len(cells) / per_step, torch.cuda.max_memory_allocated() / 2**30
 
 
 def least(cell: Cell) -> dict[str, float]:

@@ -92,7 +92,9 @@ def mlp_errors(members, dim, positions, hidden, dtype, device):
     w_in = torch.randn(members, hidden, dim, device=device) / math.sqrt(dim)
     b_in = torch.randn(members, hidden, device=device)
     w_out = torch.randn(members, dim, hidden, device=device) / math.sqrt(hidden)
-    return errors(stacked_mlp, plain_mlp, [x, w_in, b_in, w_out])
+    # weights that the kernel need not round: a unit near zero must be on for both, or off
+    weights = [weight.to(dtype).float() for weight in (w_in, b_in, w_out)]
+    return errors(stacked_mlp, plain_mlp, [x, *weights])
 
 
 def norm_errors(members, dim, positions, dtype, device):

@@ -23,8 +23,7 @@ BY_PRODUCTS = 4
 ROWS = 64
 LANES = 128
 QUERIES = 16
-CHANNELS, CHANNELS_BACKWARD = 16, 64
-"""What a thread keeps in registers: this many queries at most, and this many of their channels."""
+"""Most queries that a thread keeps in registers; half as many in the forward of rank > 1, which then runs more threads."""
 
 KINDS = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -73,7 +72,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, ranks: list[int], tokens: int) -> 
     out, lse = torch.empty_like(q), _room_for_lse(q, ranks)
     for group in _groups((q, k, v, out), (lse,), ranks, tokens):
         if token_first(group.rank):
-            count = min(tokens, QUERIES, CHANNELS // group.rank)
+            count = min(tokens, QUERIES if group.rank == 1 else QUERIES // 2)
             kernels.forward_by_products[group.heads, group.lane_blocks, -(-tokens // count)](
                 *group.arrays, group.samples, group.scale, **group.by_products(count)
             )
@@ -96,7 +95,7 @@ def _backward(
     for group in _groups((q, k, v, out, grad, *grads), (lse,), ranks, tokens):
         *inputs, pull, to_q, to_k, to_v, level = group.arrays
         if token_first(group.rank):
-            count = min(tokens, QUERIES, CHANNELS_BACKWARD // group.rank)
+            count = min(tokens, QUERIES)
             grid = group.heads, group.lane_blocks, -(-tokens // count)
             sizes = group.by_products(count)
             kernels.backward_by_products[grid](

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankscope.kernels.attention import power_of_two, precision
 
-ROWS, UNITS = 128, 64
+UNITS = 64
 LARGEST_WIDTH = 128
 
 
@@ -30,8 +30,8 @@ def _forward(x: Tensor, w_in: Tensor, b_in: Tensor, w_out: Tensor) -> Tensor:
 
     x = x.contiguous()
     y = torch.empty_like(x)
-    members, _, positions = x.shape
-    kernels.forward[-(-positions // ROWS), members](x, *_rounded(x, w_in, b_in, w_out), y, **_sizes(x, w_in))
+    blocks = -(-x.shape[2] // _rows(x))
+    kernels.forward[blocks, len(x)](x, *_rounded(x, w_in, b_in, w_out), y, **_sizes(x, w_in))
     return y
 
 
@@ -42,15 +42,13 @@ def _backward(
     from rankscope.kernels import mlp_triton as kernels
 
     x, grad = x.contiguous(), grad.contiguous()
-    members, _, positions = x.shape
-    hidden = w_in.shape[1]
     weights = _rounded(x, w_in, b_in, w_out)
     grad_x = torch.empty_like(x)
     grads = [torch.empty(weight.shape, dtype=weight.dtype, device=x.device) for weight in (w_in, b_in, w_out)]
-    kernels.backward_of_input[-(-positions // ROWS), members](
-        x, *weights, grad, grad_x, **_sizes(x, w_in), num_warps=8
-    )
-    kernels.backward_of_weights[-(-hidden // UNITS), members](x, *weights, grad, *grads, **_sizes(x, w_in))
+    blocks, parts = -(-x.shape[2] // _rows(x)), -(-w_in.shape[1] // UNITS)
+    sizes = _sizes(x, w_in)
+    kernels.backward_of_input[blocks, len(x)](x, *weights, grad, grad_x, **sizes, num_warps=8)
+    kernels.backward_of_weights[parts, len(x)](x, *weights, grad, *grads, **sizes)
     return grad_x, *grads  # type: ignore[return-value]
 
 
@@ -82,6 +80,11 @@ def _rounded(x: Tensor, *weights: Tensor) -> list[Tensor]:
     return [weight.to(x.dtype).contiguous() for weight in weights]
 
 
+def _rows(x: Tensor) -> int:
+    """Positions of a program: fewer of wide tokens, whose blocks fill the shared memory."""
+    return 128 if x.shape[1] <= 64 else 64
+
+
 def _sizes(x: Tensor, w_in: Tensor) -> dict[str, int | str]:
     _, dim, positions = x.shape
     return {
@@ -89,7 +92,8 @@ def _sizes(x: Tensor, w_in: Tensor) -> dict[str, int | str]:
         "HIDDEN": w_in.shape[1],
         "DIM": dim,
         "WIDE": max(16, power_of_two(dim)),
-        "ROWS": ROWS,
+        "ROWS": _rows(x),
         "UNITS": UNITS,
         "PRECISION": precision(),
+        "num_stages": 3 if dim <= 64 else 2,
     }

@@ -9,29 +9,34 @@ from typing import Any
 
 import torch
 
-SECONDS = 120.0
+SECONDS = 60.0
+SHARE = 0.05
+"""Most of a training's time that writing states may take."""
 
 
 @dataclass
 class Checkpoint:
-    """Writes a state at most every `seconds`, and reads the last one back."""
+    """Writes a state every `seconds`, less often where that takes long, and reads the last one back."""
 
     path: Path
     seconds: float = SECONDS
     _last: float = field(default_factory=time.monotonic)
+    _took: float = 0.0
 
     @property
     def due(self) -> bool:
-        """Whether the last state is older than `seconds`; asks the clock, not the device."""
-        return time.monotonic() - self._last >= self.seconds
+        """Whether the last state is old enough; asks the clock, not the device."""
+        return time.monotonic() - self._last >= max(self.seconds, self._took / SHARE)
 
     def save(self, state: dict[str, Any]) -> None:
         """Keep the state: written beside, then renamed, so the file is always whole."""
+        start = time.monotonic()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_suffix(f".{os.getpid()}.part")
         torch.save(state, temporary)
         os.replace(temporary, self.path)
         self._last = time.monotonic()
+        self._took = self._last - start
 
     def load(self, device: str) -> dict[str, Any] | None:
         """The last state on the device; None if there is none, or if its file is not whole."""

@@ -17,7 +17,7 @@ and makes the claims that need it undecided.
 Left open by the talk and chosen here: appended positions are as wide as the point and leave heads and rank as they are;
 added and appended ones start Gaussian with variance 1/dim; hidden grows with dim where dim varies.
 
-A group is killed and resumed at its last checkpoint, at most two minutes old: one cell of `paper` may take hours.
+A group is killed and resumed at its last checkpoint, about a minute old: one cell of `paper` may take hours.
 """
 
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.graphed import adamw_graphed
 from rankscope.training.precision import Precision
 
-PROBE_STEPS = {"cpu": 4, "cuda": 40}
+PROBE_STEPS = 4
 
 Arranged = tuple[Float[Tensor, "member dim position"], Float[Tensor, "member dim position"]]
 """Points and answers as the program wants them."""
@@ -185,20 +185,23 @@ def batch(cells: Sequence[Cell], size: int, *names: str | int, device: str) -> P
     return torch.stack([one.points for one in each]), torch.stack([one.answer for one in each])
 
 
-def seconds_per_step(cells: Sequence[Cell], device: str) -> float:
-    """Time of one step of the group; infinite where the device's memory is too small.
+def seconds_per_step(cells: Sequence[Cell], device: str, *, steps: int = PROBE_STEPS) -> float:
+    """Time of one step of the group, after one to warm up; infinite where the device's memory is too small."""
+    times: list[float] = []
 
-    Of a run and a longer one the difference counts, so that setting up, which is long where steps become a graph, does not.
-    """
-
-    def run(steps: int) -> float:
-        start = time.perf_counter()
-        train_group(cells, device, steps=steps)[1].sum().item()  # waits for the device
-        return time.perf_counter() - start
+    def tick() -> None:
+        if len(times) in (0, steps):
+            synchronize(device)
+        times.append(time.perf_counter())
 
     try:
-        run(1)
-        more = PROBE_STEPS[torch.device(device).type]
-        return max(run(1 + more) - run(1), 1e-9) / more
+        train_group(cells, device, steps=steps + 1, tick=tick)
     except torch.OutOfMemoryError:
         return float("inf")
+    return (times[-1] - times[0]) / steps
+
+
+def synchronize(device: str) -> None:
+    """Wait for what the device still has to do."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
