@@ -114,7 +114,7 @@ def _errors(series: Series) -> dict[str, Any] | None:
 
 def _heat_map(heat_map: HeatMap) -> Any:
     hover = [
-        [f"{escape(row)}<br>{escape(column)}<br>{escape(text).replace(chr(10), "<br>")}" for column, text in zip(heat_map.x, texts, strict=True)]
+        [_lines(row, column, *text.splitlines()) for column, text in zip(heat_map.x, texts, strict=True)]
         for row, texts in zip(heat_map.y, heat_map.text, strict=True)
     ]
     return go.Heatmap(
@@ -126,16 +126,21 @@ def _heat_map(heat_map: HeatMap) -> Any:
     )  # fmt: skip
 
 
+def _lines(*texts: str) -> str:
+    return "<br>".join(escape(text) for text in texts)
+
+
 def _over(heat_map: HeatMap) -> Iterator[Any]:
     """What lies over a map: its lines, and the frame of one cell."""
     for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
         yield go.Scatter(
             x=list(line.x), y=list(line.y), name=escape(line.name), mode="lines", hoverinfo="skip",
-            line={"color": palette.OVER, "dash": dash.plotly, "width": 2.5},
+            legendgroup=line.name, line={"color": palette.OVER, "dash": dash.plotly, "width": 2.5},
         )  # fmt: skip
     if heat_map.here:
         yield go.Scatter(
             x=[heat_map.here[0]], y=[heat_map.here[1]], name=palette.HERE, mode="markers", hoverinfo="skip",
+            legendgroup=palette.HERE,
             marker={"symbol": "square-open", "size": 14, "color": palette.OVER, "line": {"width": 3}},
         )  # fmt: skip
 
@@ -153,9 +158,9 @@ def _once(chart: Any) -> None:
     """Name what lies over several maps once in the legend."""
     seen = set()
     for trace in chart.data:
-        if trace.type == "scatter" and trace.hoverinfo == "skip" and trace.name is not None:
-            trace.update(legendgroup=trace.name, showlegend=trace.name not in seen)
-            seen.add(trace.name)
+        if trace.type == "scatter" and trace.legendgroup:
+            trace.showlegend = trace.legendgroup not in seen
+            seen.add(trace.legendgroup)
 
 
 def _axis(label: str, log: bool, categories: Sequence[str] | None) -> dict[str, Any]:

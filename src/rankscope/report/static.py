@@ -23,7 +23,9 @@ def save_static(figure: Figure, folder: Path) -> list[Path]:
         _draw(axis, panel)
     for axis in axes[len(figure.panels) :]:
         axis.set_axis_off()
-    over = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    over = {
+        label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
     if maps and over:
         canvas.legend(over.values(), over.keys(), loc="outside lower center", ncols=len(over), fontsize=9)
     canvas.suptitle(figure.title)
@@ -104,7 +106,9 @@ def _draw_map(axis: Any, heat_map: HeatMap) -> None:
         for column, mark in enumerate(marks):
             axis.text(column, row, mark, ha="center", va="center")
     for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
-        axis.plot(line.x, line.y, color=palette.OVER, linestyle=dash.matplotlib, linewidth=1.8, label=line.name)
+        axis.plot(
+            line.x, line.y, color=palette.OVER, linestyle=dash.matplotlib, linewidth=1.8, label=line.name
+        )
     if heat_map.here:
         frame = {"marker": "s", "markersize": 12, "markerfacecolor": "none", "markeredgewidth": 2}
         axis.plot(*heat_map.here, color=palette.OVER, linestyle="none", label=palette.HERE, **frame)

@@ -45,7 +45,9 @@ def one_step(setting, samples, draws=8):
         token_noise=GaussianNoise(level=setting.noise),
     )  # fmt: skip
     tasks, seeds = [task] * draws, list(range(draws))
-    drawn = list(batches(tasks, seeds, split="train", steps=CHUNK, batch=samples // CHUNK, dtype=torch.float64))
+    drawn = list(
+        batches(tasks, seeds, split="train", steps=CHUNK, batch=samples // CHUNK, dtype=torch.float64)
+    )
     x, labels = (torch.cat([getattr(batch, name) for batch in drawn], dim=1) for name in ("x", "labels"))
     small = 1e-3  # attention is uniform, and no margin is reached
     start = small * torch.eye(setting.patterns, dtype=torch.float64).expand(draws, -1, -1)
@@ -67,7 +69,9 @@ def test_one_step_has_two_directions_and_the_predicted_rest(noise, tokens, relev
     gains = direction_gains(20, relevant, 0.1)
     apart = gains.apart + noise**2 * (1 - 1 / tokens) * (relevant - 0.1)
     rest = theory.rest_of_update(setting, samples)
-    assert sigma[:2].tolist() == pytest.approx(sorted((gains.together, apart), reverse=True), rel=0.15, abs=rest)
+    assert sigma[:2].tolist() == pytest.approx(
+        sorted((gains.together, apart), reverse=True), rel=0.15, abs=rest
+    )
     assert sigma[2].item() == pytest.approx(rest, rel=0.25)
 
 
@@ -96,15 +100,59 @@ def test_the_loss_is_gone_when_predicted():
     assert losses[2 * steps] < 0.1
 
 
+@pytest.mark.parametrize(("tokens", "relevant", "confusion"), [(40, 0.2, 0.1), (16, 0.375, 0.25)])
+def test_rank_two_ends_within_an_octave_of_the_border_off_the_map_too(tokens, relevant, confusion):
+    """Settings that are on no map, the second with as many confusion tokens as the prediction is worst at (0.65 times)."""
+    setting = BASE._replace(tokens=tokens, relevant=relevant, confusion=confusion, batch=16, steps=200)
+    border = theory.outvoting_noise(setting)
+    assert border < theory.drowning_noise(setting, 10.0)
+    ratios = []
+    for noise in (border / 2, border * 2):
+        task = TASK.replace(
+            tokens=tokens, relevant_fraction=relevant, confusion_fraction=confusion,
+            token_noise=GaussianNoise(level=noise),
+        )  # fmt: skip
+        model, train = MODEL.replace(hidden=60), TRAIN.replace(batch=16, steps=200)
+        trained = train_group([Cell("t", task, model, train, seed, ()) for seed in range(4)], "cpu")
+        sigma = torch.linalg.svdvals(trained.at[200]["w_k"] - trained.at[0]["w_k"])
+        ratios.append((sigma[:, 1] / sigma[:, 2]).log().mean().exp().item())
+    assert ratios[0] > 10 > ratios[1]
+
+
+def test_the_noise_outvotes_one_sample_of_all_in_training():
+    setting = BASE._replace(noise=0.3)
+    border = theory.outvoting_noise(setting)
+    count = setting.batch * setting.steps
+    rng = np.random.default_rng(0)
+    votes = setting.gap + border * rng.standard_normal((200, count, 2)).dot([1, -1]) / setting.tokens**0.5
+    assert (votes < 0).sum(1).mean() == pytest.approx(1.0, abs=0.25)
+
+
 def test_more_samples_a_step_push_the_border_out():
-    borders = [theory.noise_border(BASE._replace(batch=batch), 10.0) for batch in (8, 32, 128)]
+    borders = [theory.drowning_noise(BASE._replace(batch=batch), 10.0) for batch in (8, 32, 128)]
     assert borders == sorted(borders)
     assert borders[2] > 1.2 * borders[0]
     assert theory.update_spectrum(BASE._replace(noise=borders[1])).ratio == pytest.approx(10.0)
 
 
 def test_where_rank_two_fails_without_noise_the_border_is_zero():
-    assert theory.noise_border(BASE._replace(patterns=3), 10.0) == 0.0
+    few = BASE._replace(patterns=4, tokens=4, relevant=0.5, confusion=0.25)
+    assert theory.update_spectrum(few._replace(noise=0.0)).ratio < 10
+    assert theory.noise_border(few, 10.0) == 0.0
+    no_irrelevant = BASE._replace(tokens=20, relevant=0.9)
+    assert theory.noise_border(no_irrelevant, 10.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_border_is_the_lower_of_two():
+    for relevant in (0.2, 0.7):
+        setting = BASE._replace(relevant=relevant)
+        both = theory.drowning_noise(setting, 10.0), theory.outvoting_noise(setting)
+        assert theory.noise_border(setting, 10.0) == min(both)
+
+
+def test_a_single_irrelevant_pattern_leaves_nothing_but_noise():
+    assert theory.update_spectrum(BASE._replace(patterns=3, noise=0.0)).ratio == np.inf
+    assert one_step(BASE._replace(patterns=3, noise=0.0), 256)[2].item() == pytest.approx(0.0, abs=1e-6)
 
 
 def test_impossible_settings_are_an_error():

@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
+from rankscope.core import Config
 from rankscope.lab import Scale
+from rankscope.models.one_layer import OneLayer
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
-from rankscope.tasks.patterns import GaussianNoise
+from rankscope.tasks.patterns import GaussianNoise, Patterns
+from rankscope.training.ensemble import Sgd
 
 Overrides = Mapping[str, Any]
+AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,15 @@ class PhaseMap:
     y: Axis
     fields: Overrides = field(default_factory=dict)
 
+    def parts(self, changes: Overrides) -> tuple[Patterns, OneLayer, Sgd]:
+        """Task, model and training of the map with more fields changed."""
+        fields = {**self.fields, **changes}
+        return _changed(TASK, fields), _changed(MODEL, fields), _changed(TRAIN, fields)
+
+
+def _changed(part: AnyConfig, fields: Overrides) -> AnyConfig:
+    return part.replace(**{name: value for name, value in fields.items() if name in type(part).model_fields})
+
 
 def _octaves(here: float, low: int, high: int, parts: int) -> tuple[float, ...]:
     """`parts` values an octave, from 2^(low/2) to 2^(high/2) times `here`."""
@@ -72,7 +85,7 @@ TOKENS = 20
 NOISE = PhaseMap(
     "noise",
     "token noise × relevant tokens",
-    x=Axis("noise", "token noise σ", _scales(0.1, -4, 7, (0.05, 0.1, 0.8)), 0.1,
+    x=Axis("noise", "token noise σ", _scales(0.1, -4, 7, (0.1, 0.2, 0.8)), 0.1,
            lambda level: {"token_noise": GaussianNoise(level=level)}),
     y=Axis("relevant", "share of relevant tokens α",
            {Scale.SMOKE: (0.2, 0.4, 0.7),

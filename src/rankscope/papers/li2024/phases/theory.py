@@ -1,4 +1,4 @@
-"""The spectrum of ΔW_K when the loss is gone, in closed form: where its second direction drowns in the noise.
+"""The spectrum of ΔW_K when the loss is gone, in closed form: at which noise its second direction drowns.
 
 Symbols and shapes. A sample is L tokens x_j = μ_j + σ g_j in R^d, d = M, x̄ their mean, C = 1/L Σ_j (x_j − x̄) x_jᵀ (d × d).
 Shares α relevant, κ confusion, ρ = (1−α−κ)/(M−2) of each other pattern; g = α − κ. r = W_Vᵀ(s∘a)W_O in R^d is what a token
@@ -8,9 +8,14 @@ is read by; training turns it to r = c (μ_1−μ_2). At uniform attention a sam
 
 Both factors are a mean, which the label alone decides, and a deviation: x̄ = q + δq, C r = c (k + δk). So over a batch
 **two** labels give two directions, and the third singular value is the cross-covariance of δq and δk, nothing else.
+All of it assumes attention near uniform (δ² ≪ 1) and a batch large enough to know the mean (M Var δq ≪ samples · g²).
+
+Two borders in σ follow. Under `drowning_noise` the second direction stands above the third when the loss is gone; under
+`outvoting_noise` the loss does go. Rank two needs both.
 """
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple
 
 from rankscope.core import InputError
@@ -60,7 +65,7 @@ class Spectrum(NamedTuple):
     @property
     def ratio(self) -> float:
         """σ₂/σ₃, as long as both directions stand above the rest."""
-        return min(self.together, self.apart) / self.rest
+        return min(self.together, self.apart) / self.rest if self.rest > 0 else math.inf
 
 
 def growth(setting: Setting) -> Growth:
@@ -106,6 +111,8 @@ def shifted_edge(edge: float, shift: float) -> float:
     >>> shifted_edge(2.0, 0.0), round(shifted_edge(1e-6, 3.0), 3)
     (2.0, 3.0)
     """
+    if edge == 0:
+        return abs(shift)
     unit = edge / 2
     w = math.sqrt(1 + 8 * (shift / unit) ** 2)
     return unit * math.sqrt((w + 3) ** 3 / (8 * (w + 1)))
@@ -114,18 +121,21 @@ def shifted_edge(edge: float, shift: float) -> float:
 def rest_of_update(setting: Setting, samples: float) -> float:
     """The largest singular value outside the two directions of the mean over `samples` of y x̄ (C(μ_1−μ_2))ᵀ.
 
-    In a direction across μ_1 and μ_2, with V = α + κ − g² + 2σ²(1−1/L) the variance of x·(μ_1−μ_2) within a sample:
+    In a direction across the means, with V = α + κ − g² + 2σ²(1−1/L) the variance of x·(μ_1−μ_2) within a sample:
 
         Var δq = (ρ + σ²)/L          Var δk = (ρ(g² + 2σ²) + σ²V)/L          E[y δq δk] = −gρ/L
 
-    The last is there without any noise: how often an irrelevant pattern occurs moves x̄ and C r alike.
+    The last is there without any noise: how often an irrelevant pattern occurs moves x̄ and C r alike. The number of
+    irrelevant tokens is fixed, so their patterns vary in M − 3 directions, and with a single one (M = 3) in none.
     """
-    g, rho, tokens = setting.gap, setting.other, setting.tokens
+    directions = max(setting.patterns - 3, 1)
+    g, tokens = setting.gap, setting.tokens
+    rho = setting.other if setting.patterns > 3 else 0.0
     variance = setting.noise**2
     within = setting.relevant + setting.confusion - g**2 + 2 * variance * (1 - 1 / tokens)
     query = (rho + variance) / tokens
     key = (rho * (g**2 + 2 * variance) + variance * within) / tokens
-    edge = math.sqrt(query * key) * cross_covariance_edge((setting.patterns - 2) / samples)
+    edge = math.sqrt(query * key) * cross_covariance_edge(directions / samples)
     return shifted_edge(edge, g * rho / tokens)
 
 
@@ -153,19 +163,34 @@ def update_spectrum(setting: Setting) -> Spectrum:
     )
 
 
-def noise_border(setting: Setting, ratio: float, *, highest: float = 2.0) -> float:
-    """The token noise σ at which σ₂/σ₃ of ΔW_K has fallen to `ratio`; 0 where it is lower without noise, by bisection."""
+def drowning_noise(setting: Setting, ratio: float, *, highest: float = 2.0) -> float:
+    """The σ at which σ₂/σ₃ of ΔW_K has fallen to `ratio` when the loss is gone, by bisection; 0 if it is lower without."""
 
     def drowned(noise: float) -> bool:
         return update_spectrum(setting._replace(noise=noise)).ratio < ratio
 
-    if drowned(0.0):
-        return 0.0
     low, high = 0.0, highest
+    if drowned(low):
+        return low
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if drowned(middle) else (middle, high)
     return (low + high) / 2
+
+
+def outvoting_noise(setting: Setting) -> float:
+    """The σ at which the noise outvotes the majority in one of the B·T samples of training.
+
+    A sample's vote is x̄·(μ_1−μ_2) y = g + σ √(2/L) · normal. Where it is negative the hinge loss grows with c and never
+    ends, and what training goes on to fit is noise:   B T Φ(−g √(L/2)/σ) = 1.
+    """
+    tail = NormalDist().inv_cdf(1 - 1 / (setting.batch * setting.steps))
+    return setting.gap * math.sqrt(setting.tokens / 2) / tail
+
+
+def noise_border(setting: Setting, ratio: float) -> float:
+    """The σ up to which ΔW_K ends with σ₂/σ₃ ≥ `ratio`: the lower of the two borders."""
+    return min(drowning_noise(setting, ratio), outvoting_noise(setting))
 
 
 def _grown(angle: float, overlap: float) -> float:
