@@ -137,7 +137,7 @@ def test_panels_break_into_rows_and_what_lies_over_maps_is_named_once():
     assert kinds.count("heatmap") == 3
     named = [trace["name"] for trace in chart if trace["type"] == "scatter" and trace.get("showlegend")]
     assert named == ["border &lt;b&gt;", "the paper's setting"]
-    assert chart[0]["hovertext"][0][0] == "a<br>0<br>one<br>two"
+    assert chart[0]["hovertext"][0][0] == "y: a<br>x: 0<br>one<br>two"
 
 
 def test_a_map_with_many_cells_labels_some(tmp_path):

@@ -19,7 +19,7 @@ GRID_HEIGHT = 330
 def chart_html(figure: Figure) -> str:
     """The figure as a div with its script; the plotly library itself stands once at the top of the page."""
     rows, columns = figure.shape
-    gap = 0.11 if rows > 1 else 0.0
+    gap = 0.2 / (rows - 1) if rows > 1 else 0.0
     chart = make_subplots(rows=rows, cols=columns, horizontal_spacing=0.09, vertical_spacing=gap)
     for place, panel in enumerate(figure.panels):
         axis = "" if place == 0 else str(place + 1)
@@ -40,7 +40,7 @@ def chart_html(figure: Figure) -> str:
         if panel.heat_map:
             chart.update_layout({
                 f"xaxis{axis}": _cells(panel.heat_map.x, panel.heat_map.label_every),
-                f"yaxis{axis}": _cells(panel.heat_map.y, panel.heat_map.label_every),
+                f"yaxis{axis}": _cells(panel.heat_map.y, panel.heat_map.label_every, falling=True),
             })  # fmt: skip
         legend = {"x": low, "y": -0.22 / rows, "yanchor": "top", "font": {"size": 12}}
         chart.update_layout({f"legend{axis}": legend | ({"orientation": "h"} if panel.heat_map else {})})
@@ -55,8 +55,6 @@ def chart_html(figure: Figure) -> str:
         height=height if rows == 1 else 120 + GRID_HEIGHT * rows, margin={"l": 60, "r": 20, "t": 60, "b": 60},
         template="plotly_white", font={"size": 13}, hovermode="closest", barmode="group",
     )  # fmt: skip
-    if maps:
-        chart.update_yaxes(autorange="reversed", automargin=True)
     html: str = chart.to_html(
         full_html=False,
         include_plotlyjs=False,
@@ -68,7 +66,7 @@ def chart_html(figure: Figure) -> str:
 
 def _traces(panel: Panel) -> Iterator[Any]:
     if panel.heat_map:
-        yield _heat_map(panel.heat_map)
+        yield _heat_map(panel, panel.heat_map)
         yield from _over(panel.heat_map)
     place = 0
     for series in panel.series:
@@ -112,9 +110,12 @@ def _errors(series: Series) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _heat_map(heat_map: HeatMap) -> Any:
+def _heat_map(panel: Panel, heat_map: HeatMap) -> Any:
     hover = [
-        [_lines(row, column, *text.splitlines()) for column, text in zip(heat_map.x, texts, strict=True)]
+        [
+            _lines(_named(panel.y_label, row), _named(panel.x_label, column), *text.splitlines())
+            for column, text in zip(heat_map.x, texts, strict=True)
+        ]
         for row, texts in zip(heat_map.y, heat_map.text, strict=True)
     ]
     return go.Heatmap(
@@ -124,6 +125,10 @@ def _heat_map(heat_map: HeatMap) -> Any:
         texttemplate="%{text}", hovertemplate="%{hovertext}<extra></extra>",
         colorscale=[list(level) for level in palette.MAPS[heat_map.colours]], showscale=False, xgap=1, ygap=1,
     )  # fmt: skip
+
+
+def _named(label: str, value: str) -> str:
+    return f"{label}: {value}" if label else value
 
 
 def _lines(*texts: str) -> str:
@@ -145,11 +150,12 @@ def _over(heat_map: HeatMap) -> Iterator[Any]:
         )  # fmt: skip
 
 
-def _cells(labels: Sequence[str], every: int) -> dict[str, Any]:
-    """An axis of cells, with labels in their middles."""
+def _cells(labels: Sequence[str], every: int, *, falling: bool = False) -> dict[str, Any]:
+    """An axis of cells, with labels in their middles; `falling` puts the first on top."""
     places = list(range(0, len(labels), every))
+    ends = [-0.5, len(labels) - 0.5]
     return {
-        "type": "linear", "range": [-0.5, len(labels) - 0.5], "tickvals": places,
+        "type": "linear", "range": ends[::-1] if falling else ends, "tickvals": places, "automargin": True,
         "ticktext": [escape(labels[place]) for place in places], "showgrid": False, "zeroline": False,
     }  # fmt: skip
 

@@ -122,8 +122,8 @@ CLAIMS = (
     _claim("phases-border", "Remark 1, its border", "The noise at which the second direction of ΔW_K is no longer 10 times "
            "the rest follows in closed form: it drowns, or a vote is lost to noise and training never ends.",
            "σ₂/σ₃ = 10 where predicted", "phases_noise", "phases-noise", _noise_border(_ten)),
-    _claim("phases-drowning", "Remark 1, its border", "The same, from the second direction drowning while the loss falls, and "
-           "nothing else.",
+    _claim("phases-drowning", "Remark 1, drowning alone", "The same, from the second direction drowning while the loss falls "
+           "and nothing else.",
            "σ₂/σ₃ = 10 where predicted", "phases_noise", "phases-noise",
            _noise_border(partial(drowning_noise, ratio=TEN_TIMES))),
     _claim("phases-noise", "Section III-A, (6)", "ΔW_K stays of rank two at twice the paper's token noise.",
