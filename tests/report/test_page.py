@@ -1,5 +1,6 @@
 """The page in a real browser, and the page of a paper with hostile names."""
 
+import json
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rankscope.lab import AtLeast, Check, Claim, Paper, judge
-from rankscope.lab.figure import Colours, Figure, HeatMap, Mark, Panel, Series
+from rankscope.lab.figure import Colours, Figure, HeatMap, MapLine, Mark, Panel, Series
 from rankscope.report import Section, write_report
 from rankscope.report.charts import chart_html
 from rankscope.report.static import save_static
@@ -115,3 +116,32 @@ def test_maps_are_drawn_in_either_palette(tmp_path, colours):
     assert save_static(figure, tmp_path)[0].read_bytes().startswith(b"\x89PNG")
     lowest = {"diverging": "#D55E00", "sequential": "#FBF8EF"}[colours]
     assert lowest in chart_html(figure)
+
+
+def grid_of_maps():
+    line = MapLine("border <b>", [0.0, 1.0], [0.5, 0.5])
+    maps = [
+        HeatMap(["0", "1"], ["a", "b"], [[0, 1], [1, 0]], [["one\ntwo", ""], ["", ""]], [["", ""], ["", ""]], (0.0, 1.0),
+                lines=lines, here=(1, 0), label_every=every)
+        for lines, every in (((line,), 2), ((), 1), ((line,), 1))
+    ]  # fmt: skip
+    return Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=one) for one in maps], columns=2)
+
+
+def test_panels_break_into_rows_and_what_lies_over_maps_is_named_once():
+    figure = grid_of_maps()
+    assert figure.shape == (2, 2)
+    html = chart_html(figure)
+    chart, _ = json.JSONDecoder().raw_decode(html[html.index('[{"', html.index("Plotly.newPlot(")) :])
+    kinds = [trace["type"] for trace in chart]
+    assert kinds.count("heatmap") == 3
+    named = [trace["name"] for trace in chart if trace["type"] == "scatter" and trace.get("showlegend")]
+    assert named == ["border &lt;b&gt;", "the paper's setting"]
+    assert chart[0]["hovertext"][0][0] == "y: a<br>x: 0<br>one<br>two"
+
+
+def test_a_map_with_many_cells_labels_some(tmp_path):
+    html = chart_html(grid_of_maps())
+    assert '"ticktext":["0"]' in html
+    assert '"ticktext":["0","1"]' in html
+    assert save_static(grid_of_maps(), tmp_path)[0].read_bytes().startswith(b"\x89PNG")

@@ -41,10 +41,20 @@ class Series:
 
 
 @dataclass(frozen=True)
+class MapLine:
+    """A line over a map. Places count cells along the axes, 0 in the middle of the first column and the first row."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True)
 class HeatMap:
     """A map of values over two axes of labels; each cell has a mark to see and a text for whoever hovers.
 
     `levels` are the values of the first and the last colour; `scale` draws the scale of colours beside the map.
+    `here` frames one cell (column, row), and `label_every` thins the labels of a map with many cells.
     """
 
     x: Sequence[str]
@@ -55,6 +65,9 @@ class HeatMap:
     levels: tuple[float, float]
     colours: Colours = Colours.DIVERGING
     scale: bool = False
+    lines: Sequence[MapLine] = ()
+    here: tuple[int, int] | None = None
+    label_every: int = 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side with what the paper says and what was measured."""
+    """Panels side by side with what the paper says and what was measured; `columns` breaks them into rows."""
 
     id: str
     title: str
@@ -86,6 +99,13 @@ class Figure:
     caption: str
     panels: Sequence[Panel]
     experiments: tuple[str, ...] = field(default=())
+    columns: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of panels."""
+        columns = min(self.columns or len(self.panels), len(self.panels))
+        return -(-len(self.panels) // columns), columns
 
 
 def curve(

@@ -1,13 +1,28 @@
 """Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
 
+from typing import NamedTuple
+
 from rankscope.lab.figure import Colours
 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000")
 PAPER = "#777777"
+OVER = "#000000"
+HERE = "the paper's setting"
 MAPS = {
     Colours.DIVERGING: ((0.0, "#D55E00"), (0.5, "#F0E6C8"), (1.0, "#0072B2")),
     Colours.SEQUENTIAL: ((0.0, "#FBF8EF"), (0.5, "#8FBFD9"), (1.0, "#0072B2")),
 }
+
+
+class Dash(NamedTuple):
+    """A way to draw a line, as either library calls it."""
+
+    plotly: str
+    matplotlib: str
+
+
+DASHES = (Dash("solid", "-"), Dash("dash", "--"), Dash("dot", ":"))
+"""Lines over a map, which are all of one colour."""
 
 
 def fade(colour: str, alpha: float) -> str:

@@ -13,12 +13,21 @@ from rankscope.report import palette
 
 def save_static(figure: Figure, folder: Path) -> list[Path]:
     """Write the figure as PNG and PDF and return where they are."""
+    rows, columns = figure.shape
     maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
     height = max([3.8] + [1.6 + 0.28 * len(heat_map.y) for heat_map in maps])
-    canvas = Canvas(figsize=(max(7.0, 5.2 * len(figure.panels)), height), layout="constrained")
-    axes = canvas.subplots(1, len(figure.panels), squeeze=False)[0]
-    for axis, panel in zip(axes, figure.panels, strict=True):
+    size = (max(7.0, 5.2 * columns), height) if rows == 1 else (4.2 * columns, 3.6 * rows + 0.8)
+    canvas = Canvas(figsize=size, layout="constrained")
+    axes = canvas.subplots(rows, columns, squeeze=False).ravel()
+    for axis, panel in zip(axes, figure.panels, strict=False):
         _draw(axis, panel)
+    for axis in axes[len(figure.panels) :]:
+        axis.set_axis_off()
+    over = {
+        label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if maps and over:
+        canvas.legend(over.values(), over.keys(), loc="outside lower center", ncols=len(over), fontsize=9)
     canvas.suptitle(figure.title)
     paths = [folder / f"{figure.id}.{ending}" for ending in ("png", "pdf")]
     for path in paths:
@@ -89,8 +98,19 @@ def _draw_map(axis: Any, heat_map: HeatMap) -> None:
     image = axis.imshow(heat_map.values, cmap=colours, vmin=low, vmax=high, aspect="auto")
     if heat_map.scale:
         axis.figure.colorbar(image, ax=axis, shrink=0.8)
-    axis.set_xticks(range(len(heat_map.x)), heat_map.x, rotation=20, ha="right", fontsize=8)
-    axis.set_yticks(range(len(heat_map.y)), heat_map.y, fontsize=8)
+    every = heat_map.label_every
+    slant = {"rotation": 20, "ha": "right"} if every == 1 else {}
+    axis.set_xticks(range(0, len(heat_map.x), every), heat_map.x[::every], fontsize=8, **slant)
+    axis.set_yticks(range(0, len(heat_map.y), every), heat_map.y[::every], fontsize=8)
     for row, marks in enumerate(heat_map.marks):
         for column, mark in enumerate(marks):
             axis.text(column, row, mark, ha="center", va="center")
+    for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
+        axis.plot(
+            line.x, line.y, color=palette.OVER, linestyle=dash.matplotlib, linewidth=1.8, label=line.name
+        )
+    if heat_map.here:
+        frame = {"marker": "s", "markersize": 12, "markerfacecolor": "none", "markeredgewidth": 2}
+        axis.plot(*heat_map.here, color=palette.OVER, linestyle="none", label=palette.HERE, **frame)
+    axis.set_xlim(-0.5, len(heat_map.x) - 0.5)
+    axis.set_ylim(len(heat_map.y) - 0.5, -0.5)

@@ -1,19 +1,7 @@
-"""Phase diagrams: where each claim holds, over pairs of settings, with the predicted border."""
+"""Phase diagrams: where each figure of the paper holds, over three pairs of settings, with the predicted border."""
 
-from collections.abc import Sequence
+from rankscope.papers.li2024.phases.claims import CLAIMS
+from rankscope.papers.li2024.phases.experiments import experiments
+from rankscope.papers.li2024.phases.figures import figures
 
-from rankscope.lab import Claim, Experiment, Scale
-from rankscope.lab.figure import Figure
-from rankscope.lab.paper import Results
-
-CLAIMS: tuple[Claim, ...] = ()
-
-
-def experiments(scale: Scale) -> Sequence[Experiment]:
-    """None yet."""
-    return []
-
-
-def figures(results: Results) -> Sequence[Figure]:
-    """None yet."""
-    return []
+__all__ = ["CLAIMS", "experiments", "figures"]
