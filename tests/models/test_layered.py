@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-
 from rankscope.core import InputError, stream
 from rankscope.models import layered, one_layer
 from rankscope.models.layered import Layered
@@ -41,7 +40,9 @@ def slow_twin(model, weights, x, member, sample):
                 rows = slice(head * rank, (head + 1) * rank)
                 scores = torch.stack([own["w_k"][rows] @ key @ (own["w_q"][rows] @ query) for key in read])
                 shares = torch.softmax(scores, dim=0)
-                z.append(sum(share * (own["w_v"][rows] @ key) for share, key in zip(shares, read, strict=True)))
+                z.append(
+                    sum(share * (own["w_v"][rows] @ key) for share, key in zip(shares, read, strict=True))
+                )
             answers.append(torch.cat(z) + (tokens[place] if model.residual else 0))
         neurons = [torch.relu(own["w_o"] @ unit(answer)) for answer in answers]
         if layer < model.layers:
@@ -58,7 +59,9 @@ def test_forward_is_the_equations(residual, norm, layers, heads):
     out = layered.forward(model, weights, x)
     for member in range(2):
         for sample in range(3):
-            assert torch.allclose(out[member, sample], slow_twin(model, weights, x, member, sample), atol=1e-12)
+            assert torch.allclose(
+                out[member, sample], slow_twin(model, weights, x, member, sample), atol=1e-12
+            )
 
 
 def test_one_layer_of_one_head_is_the_papers_model():

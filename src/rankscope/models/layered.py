@@ -136,9 +136,7 @@ def forward(
     return each.view(*x.shape[:3]).mean(-1)
 
 
-def without_neurons(
-    weights: Weights, gone: Mapping[int, Bool[Tensor, "member hidden"]]
-) -> dict[str, Tensor]:
+def without_neurons(weights: Weights, gone: Mapping[int, Bool[Tensor, "member hidden"]]) -> dict[str, Tensor]:
     """The weights with neurons removed, layer by layer: their rows of W_O are zero, so they answer zero."""
     return {**weights, **{f"w_o/{n}": weights[f"w_o/{n}"] * ~mask.unsqueeze(-1) for n, mask in gone.items()}}
 
@@ -160,10 +158,29 @@ def hinge_gradients(
     labels: Float[Tensor, "member sample"],
 ) -> tuple[Float[Tensor, " member"], Weights]:
     """Mean hinge loss of a batch and its gradient in every trained weight."""
-    leaves = {name: tensor.detach().requires_grad_(name != "a") for name, tensor in weights.items()}
+    leaves = _leaves(weights)
     loss = one_layer.hinge(forward(model, leaves, x), labels).mean(-1)
+    return loss.detach(), _gradients(model, leaves, loss)
+
+
+def output_gradients(
+    model: Layered,
+    weights: Weights,
+    x: Float[Tensor, "member sample token dim"],
+    signs: Float[Tensor, "member sample"],
+) -> Weights:
+    """The gradient of the mean of sign · F(X) in every trained weight."""
+    leaves = _leaves(weights)
+    return _gradients(model, leaves, (signs * forward(model, leaves, x)).mean(-1))
+
+
+def _leaves(weights: Weights) -> Weights:
+    return {name: tensor.detach().requires_grad_(name != "a") for name, tensor in weights.items()}
+
+
+def _gradients(model: Layered, leaves: Weights, loss: Float[Tensor, " member"]) -> Weights:
     grads = torch.autograd.grad(loss.sum(), [leaves[name] for name in model.trained])
-    return loss.detach(), dict(zip(model.trained, grads, strict=True))
+    return dict(zip(model.trained, grads, strict=True))
 
 
 def _attend(model: Layered, own: Weights, read: Tensor, samples: int) -> Tensor:
@@ -174,7 +191,9 @@ def _attend(model: Layered, own: Weights, read: Tensor, samples: int) -> Tensor:
     together = torch.bmm(read, projections.mT).view(shape).permute(3, 0, 1, 4, 2, 5)
     q, k, v = together.reshape(3, -1, rows // samples, dim // model.heads).unbind(0)
     scores = torch.bmm(q, k.mT)
-    shares = (scores - scores.detach().amax(-1, keepdim=True)).exp()  # the library's softmax takes longer on short rows
+    shares = (
+        scores - scores.detach().amax(-1, keepdim=True)
+    ).exp()  # the library's softmax takes longer on short rows
     z = torch.bmm(shares, v) / shares.sum(-1, keepdim=True)
     z = z.view(members, samples, model.heads, rows // samples, -1).transpose(2, 3)
     return z.reshape(members, rows, dim)

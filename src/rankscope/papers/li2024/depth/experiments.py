@@ -17,12 +17,11 @@ from rankscope.models.layered import Layered
 from rankscope.papers.li2024.depth.measurement import Examiner
 from rankscope.papers.li2024.depth.training import seconds_per_step, together, train_group
 from rankscope.papers.li2024.experiments import TASK as ONE_LAYER_TASK
+from rankscope.papers.li2024.experiments import TRAIN
 from rankscope.papers.li2024.training import ticks
-from rankscope.training.ensemble import Sgd
 
 TASK = ONE_LAYER_TASK.replace(dim=24)
 MODEL = Layered(dim=24, hidden=200, init_scale=0.2, init_noise=0.1)
-TRAIN = Sgd(steps=150, batch=32, learning_rate=1.0)
 
 PLAIN, FULL = "plain", "residual and norm"
 WIRINGS: dict[str, dict[str, Any]] = {
@@ -34,8 +33,8 @@ WIRINGS: dict[str, dict[str, Any]] = {
 
 SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 5, Scale.PAPER: 20}
 LAYERS = {Scale.SMOKE: (1, 2), Scale.QUICK: (1, 2, 4), Scale.PAPER: (1, 2, 3, 4)}
-HEADS = {Scale.SMOKE: (1, 4), Scale.QUICK: (1, 2, 4, 8), Scale.PAPER: (1, 2, 4, 8)}
-STEPS = {Scale.SMOKE: 20, Scale.QUICK: 150, Scale.PAPER: 300}
+HEADS = {Scale.SMOKE: (2,), Scale.QUICK: (1, 2, 4, 8), Scale.PAPER: (1, 2, 4, 8)}
+STEPS = {Scale.SMOKE: 10, Scale.QUICK: 100, Scale.PAPER: 300}
 
 
 def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Outcome]:

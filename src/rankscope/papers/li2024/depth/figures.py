@@ -1,1 +1,193 @@
-def figures(results): return []
+"""The figures of encoders: ranks, what truncation and pruning cost, and the small neurons."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from rankscope.lab.figure import Colours, Figure, HeatMap, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.papers.li2024.depth.claims import MOVES, RANKS, trained, whole
+from rankscope.papers.li2024.depth.experiments import FULL, MODEL, PLAIN, WIRINGS
+from rankscope.papers.li2024.depth.measurement import HEAD_FRACTIONS, KINDS, NEURON_FRACTIONS, ORDERS
+
+GREEK = {letter: f"ΔW_{letter.upper()}" for letter in KINDS.values()}
+NAMES = {PLAIN: "no residuals, no norms", FULL: "residuals and norms"}
+NOT_MOVED = "A dash: it did not move, or the layer has no such matrix."
+
+
+def figures(results: Results) -> list[Figure]:
+    """Every figure whose experiment has been run."""
+    made = []
+    if "li2024/depth" in results.tables:
+        table = results.tables["li2024/depth"]
+        made += [_ranks(table), _updates(table), _neurons(table)]
+        made += [
+            _pruning(table, wiring, name) for wiring, name in ((PLAIN, "pruning"), (FULL, "pruning-full"))
+        ]
+    if "li2024/depth-wiring" in results.tables:
+        made.append(_wiring(results.tables["li2024/depth-wiring"]))
+    return made
+
+
+def _map(title: str, x_label: str, y_label: str, values: pd.DataFrame) -> Panel:
+    """A map of mean ranks, white at 1 or where there is none."""
+    numbers = values.to_numpy(dtype=float)
+    marks = [["–" if np.isnan(value) else f"{value:.1f}" for value in row] for row in numbers]
+    return Panel(
+        title, x_label, y_label,
+        heat_map=HeatMap(
+            x=[str(name) for name in values.columns],
+            y=[str(name) for name in values.index],
+            values=np.nan_to_num(numbers, nan=1.0).tolist(),
+            text=[[f"rank {mark}" for mark in row] for row in marks],
+            marks=marks,
+            levels=(1.0, float(MODEL.dim)),
+            colours=Colours.SEQUENTIAL,
+            scale=True,
+        ),
+    )  # fmt: skip
+
+
+def _ranks(table: pd.DataFrame) -> Figure:
+    rows = trained(table)
+    deepest = rows["layers"].max()
+    panels = []
+    for wiring, name in NAMES.items():
+        part = rows[rows["wiring"] == wiring]
+        greatest = (
+            part.assign(rank=part[RANKS].max(axis=1)).groupby(["layers", "heads", "seed"])["rank"].max()
+        )
+        mean = greatest.groupby(["layers", "heads"]).mean().unstack("heads")
+        panels.append(_map(f"greatest of all ΔW; {name}", "heads", "layers", mean))
+    for wiring, name in NAMES.items():
+        part = rows[(rows["wiring"] == wiring) & (rows["layers"] == deepest)]
+        each = part.groupby("layer")[RANKS].mean().set_axis(list(GREEK.values()), axis=1)
+        panels.append(_map(f"{deepest} layers, all numbers of heads; {name}", "matrix", "layer", each))
+    return Figure(
+        id="li2024-depth-rank",
+        title="How many directions hold 0.95 of ‖ΔW‖², in encoders of several layers and heads",
+        paper_says="For one layer of one head every ΔW is approximately of rank 2 (remark 1).",
+        caption="Means over seeds. Left: the greatest over layers and matrices. Right: matrix by matrix in the deepest "
+        f"encoder; W_P is the second matrix of an inner layer's MLP. {NOT_MOVED}",
+        panels=panels,
+        experiments=("li2024/depth",),
+    )
+
+
+def _wiring(table: pd.DataFrame) -> Figure:
+    rows = trained(table)
+    parts: dict[str, pd.Series[float]] = {}
+    for layer in sorted(table["layer"].unique()):
+        means = rows[rows["layer"] == layer].groupby("wiring")[RANKS].mean().reindex(list(WIRINGS))
+        parts |= {
+            f"{name}, layer {layer}": means[column]
+            for column, name in zip(RANKS, GREEK.values(), strict=True)
+        }
+    named = pd.DataFrame({name: part for name, part in parts.items() if part.notna().any()})
+    return Figure(
+        id="li2024-depth-wiring",
+        title="Two layers of one head: residuals and norms apart",
+        paper_says="The paper's model has neither.",
+        caption=f"Directions that hold 0.95 of ‖ΔW‖², means over seeds. {NOT_MOVED}",
+        panels=(_map("measured rank of ΔW", "", "", named),),
+        experiments=("li2024/depth-wiring",),
+    )
+
+
+def _updates(table: pd.DataFrame) -> Figure:
+    rows, deepest = whole(table), table["layers"].max()
+    cut = [("rank 1", "loss_rank_1"), ("rank 2", "loss_rank_2"), ("as trained", "loss")]
+    panels = [
+        Panel(
+            f"every ΔW truncated; {name}", "layers", "hinge loss",
+            [curve(label, rows[rows["wiring"] == wiring], "layers", column) for label, column in cut],
+        )
+        for wiring, name in NAMES.items()
+    ]  # fmt: skip
+    deep = trained(table)
+    deep = deep[deep["layers"] == deepest]
+    moved = [
+        curve(f"{GREEK[letter]}, {name}", deep[deep["wiring"] == wiring], "layer", f"moved_{letter}")
+        for wiring, name in NAMES.items()
+        for letter in ("q", "v")
+    ]
+    layers = moved[0].x if moved else []
+    return Figure(
+        id="li2024-depth-updates",
+        title="What the updates are worth, and how far each layer's attention moves",
+        paper_says="For one layer: rank ≥ 2 is like full rank, rank 1 clearly worse; W_Q, W_K and W_V all grow.",
+        caption="Means over seeds and numbers of heads with 95% intervals. Right: the deepest encoders; below the dashed "
+        "line a matrix counts as idle.",
+        panels=(
+            *panels,
+            Panel(f"{deepest} layers", "layer", "‖ΔW‖ / ‖W(0)‖",
+                  [*moved, Series("idle below", layers, [MOVES] * len(layers), paper=True)], log_y=True),
+        ),
+        experiments=("li2024/depth",),
+    )  # fmt: skip
+
+
+def _neurons(table: pd.DataFrame) -> Figure:
+    rows = trained(table)
+    places = (("first layer", rows["layer"] == 1), ("last layer", rows["layer"] == rows["layers"]))
+
+    def drawn(column: str) -> list[Series]:
+        return [
+            curve(f"{place}, {name}", rows[chosen & (rows["wiring"] == wiring)], "layers", column)
+            for place, chosen in places
+            for wiring, name in NAMES.items()
+        ]
+
+    apart = drawn("update_separation")
+    depths = apart[0].x
+    return Figure(
+        id="li2024-depth-neurons",
+        title="Neurons that change less: two groups of ‖Δo_i‖?",
+        paper_says="About 0.4 of the neurons stay clearly smaller (figure 3A, one layer).",
+        caption="Means over seeds and numbers of heads with 95% intervals. Left: one normal group has 0.64, and from 0.8 on "
+        "there are two (dashed). Right: the lower group's share, which means little where there are no two groups.",
+        panels=(
+            Panel("variance between the two groups", "layers", "share of the variance",
+                  [*apart, Series("two groups", depths, [0.8] * len(depths), paper=True)]),
+            Panel("neurons in the lower group", "layers", "fraction of the neurons", drawn("update_small_fraction")),
+        ),
+        experiments=("li2024/depth",),
+    )  # fmt: skip
+
+
+def _pruning(table: pd.DataFrame, wiring: str, name: str) -> Figure:
+    most = table["heads"].max()
+    rows = whole(table)
+    rows = rows[(rows["wiring"] == wiring) & (rows["heads"] == most)]
+    depths = sorted({table["layers"].min(), table["layers"].max()})
+
+    def panel(title: str, units: str, fractions: Sequence[float]) -> Panel:
+        series = []
+        for layers in depths:
+            part = rows[rows["layers"] == layers]
+            for order in ORDERS:
+                columns = {0.0: "loss", **{f: f"loss_{order}_{units}_{f:g}" for f in fractions}}
+                points = [
+                    pd.DataFrame({"fraction": f, "loss": part[column]}) for f, column in columns.items()
+                ]
+                label = f"{order} first" if order != "random" else "at random"
+                series.append(
+                    curve(
+                        f"{layers} layer{'s' * (layers > 1)}, {label}", pd.concat(points), "fraction", "loss"
+                    )
+                )
+        return Panel(title, "fraction removed in every layer", "hinge loss", series)
+
+    return Figure(
+        id=f"li2024-depth-{name}",
+        title=f"Pruning encoders of {most} heads; {NAMES[wiring]}",
+        paper_says="The smallest 0.4 of the neurons of one layer can go; the largest cannot (figure 3B, corollary 1).",
+        caption="Neurons by ‖o_i‖, heads by ‖W_V^h‖. Means over seeds with 95% intervals.",
+        panels=(
+            panel("neurons", "neurons", NEURON_FRACTIONS),
+            panel("heads", "heads", HEAD_FRACTIONS),
+            panel("neurons and heads", "both", HEAD_FRACTIONS),
+        ),
+        experiments=("li2024/depth",),
+    )

@@ -1,8 +1,8 @@
 """What is measured on a trained group of encoders: a record for each layer.
 
-Columns of a layer: the measured rank of each ΔW and how far its second singular value stands above the third, and the
-groups that its neurons fall into. Columns of the whole encoder, the same in the records of all its layers: the test loss,
-as trained, with every ΔW truncated, and with neurons, heads or both removed.
+Columns of a layer: how far each matrix has moved, the measured rank of its ΔW, and the groups that the neurons fall into.
+Columns of the whole encoder, the same in the records of all its layers: the test loss, as trained, with every ΔW
+truncated, and with neurons, heads or both removed.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from rankscope.core import stream
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.spectrum import energy_rank
+from rankscope.measure import scores
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation
 from rankscope.measure.updates import update_factors, with_update_rank
 from rankscope.models import layered, one_layer
@@ -28,8 +29,11 @@ KINDS = {**LETTERS, "w_p": "p"}
 ENERGY = 0.95
 """Share of ‖ΔW‖² that the measured rank must hold."""
 
+MOVED = 1e-6
+"""An update below this share of its start is lost in the rounding of float32: it has no rank to speak of."""
+
 NEURON_FRACTIONS = (0.2, 0.4, 0.6, 0.8)
-HEAD_FRACTIONS = (0.25, 0.5, 0.75)
+HEAD_FRACTIONS = (0.25, 0.5)
 """Fractions removed in every layer; those of heads where they are whole heads."""
 
 ORDERS = ("smallest", "random", "largest")
@@ -82,16 +86,20 @@ class Examiner:
         }
 
     def ranks(self, weights: Weights, layer: int) -> Columns:
-        """Measured rank and σ₂/σ₃ of each ΔW of a layer, heads stacked; NaN for the W_P that the last layer lacks."""
+        """How far each matrix of a layer has moved, ‖ΔW‖/‖W(0)‖, and the measured rank of its ΔW, heads stacked.
+
+        The rank is NaN for what has not moved, and both for the W_P that the last layer lacks.
+        """
         columns: Columns = {}
         for kind, letter in KINDS.items():
             name = f"{kind}/{layer}"
+            moved = rank = torch.full((len(self.seeds),), torch.nan)
             if name in weights:
+                start = torch.linalg.matrix_norm(self.start[name]).cpu()
                 values = torch.linalg.svdvals((weights[name] - self.start[name]).cpu())
-                columns[f"rank_{letter}"] = energy_rank(values, ENERGY)
-                columns[f"gap_{letter}"] = values[:, 1] / values[:, 2]
-            else:
-                columns[f"rank_{letter}"] = columns[f"gap_{letter}"] = torch.full((len(self.seeds),), torch.nan)
+                moved = torch.linalg.vector_norm(values, dim=-1) / start
+                rank = energy_rank(values, ENERGY).to(moved).where(moved >= MOVED, torch.nan)
+            columns |= {f"moved_{letter}": moved, f"rank_{letter}": rank}
         return columns
 
     def neurons(self, weights: Weights, layer: int) -> Columns:
@@ -116,7 +124,9 @@ class Examiner:
             for fraction in HEAD_FRACTIONS:
                 if (fraction * self.model.heads) % 1:
                     absent = torch.full((len(self.seeds),), torch.nan)
-                    columns[f"loss_{order}_heads_{fraction:g}"] = columns[f"loss_{order}_both_{fraction:g}"] = absent
+                    columns[f"loss_{order}_heads_{fraction:g}"] = columns[
+                        f"loss_{order}_both_{fraction:g}"
+                    ] = absent
                     continue
                 few = layered.without_heads(weights, self.gone(weights, "heads", fraction, order))
                 columns[f"loss_{order}_heads_{fraction:g}"] = self.loss(few)
@@ -128,14 +138,19 @@ class Examiner:
         self, weights: Weights, units: str, fraction: float, order: str
     ) -> dict[int, Bool[Tensor, "member unit"]]:
         """Which units go, layer by layer."""
-        masks = {}
+        masks, model = {}, self.model
         for layer in self.layers:
-            if units == "neurons":
-                size = magnitudes(weights[f"w_o/{layer}"])
-            else:
-                size = magnitudes(weights[f"w_v/{layer}"].unflatten(1, (self.model.heads, -1)).flatten(2))
+            name, count = (
+                (f"w_o/{layer}", model.hidden) if units == "neurons" else (f"w_v/{layer}", model.heads)
+            )
+            size = scores.magnitude(scores.units(weights[name], count))
             if order == "random":
-                drawn = [torch.rand(size.shape[1], generator=stream(seed, "order", units, layer)) for seed in self.seeds]
+                drawn = [
+                    torch.rand(size.shape[1], generator=stream(seed, "order", units, layer))
+                    for seed in self.seeds
+                ]
                 size = torch.stack(drawn).to(size)
-            masks[layer] = pruned_mask(size, fraction, Order.LARGEST if order == "largest" else Order.SMALLEST)
+            masks[layer] = pruned_mask(
+                size, fraction, Order.LARGEST if order == "largest" else Order.SMALLEST
+            )
         return masks

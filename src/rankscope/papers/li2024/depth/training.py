@@ -14,7 +14,7 @@ from rankscope.papers.li2024.training import seeds, tasks, trains
 from rankscope.tasks.patterns import PatternBatch, batches
 from rankscope.training.ensemble import Trajectory, sgd
 
-PROBE_STEPS = 2
+PROBE_STEPS = 1
 
 
 def models(cells: Sequence[Cell]) -> list[Layered]:
@@ -46,9 +46,16 @@ def train_group(
     """Train the cells side by side on fresh batches; `steps` stops early."""
     model, train = models(cells)[0], trains(cells)[0]
     data = batches(
-        tasks(cells), seeds(cells), split="train", steps=steps or train.steps, batch=train.batch, device=device
+        tasks(cells),
+        seeds(cells),
+        split="train",
+        steps=steps or train.steps,
+        batch=train.batch,
+        device=device,
     )
-    rates = [train.learning_rate * rate(model) for model, train in zip(models(cells), trains(cells), strict=True)]
+    rates = [
+        train.learning_rate * rate(model) for model, train in zip(models(cells), trains(cells), strict=True)
+    ]
 
     def gradients(now: dict[str, Tensor], batch: PatternBatch) -> tuple[Tensor, dict[str, Tensor]]:
         return layered.hinge_gradients(model, now, batch.x, batch.labels)

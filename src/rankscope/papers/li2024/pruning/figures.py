@@ -1,0 +1,99 @@
+"""Loss against the fraction removed, score by score, and how long each stays flat."""
+
+import pandas as pd
+
+from rankscope.lab.figure import Figure, Mark, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.papers.li2024.claims import LIKE_FULL
+from rankscope.papers.li2024.pruning.measurement import Score, Units
+
+LABELS = {
+    Score.MAGNITUDE: "magnitude ‖w‖",
+    Score.MOVEMENT: "update ‖Δw‖",
+    Score.ACTIVATION: "activation |w|·‖x‖",
+    Score.TAYLOR: "gradient of the loss |g·w|",
+    Score.TAYLOR_OUTPUT: "gradient of the output |g·w|",
+    Score.RANDOM: "at random",
+    Score.LARGEST: "largest ‖w‖ first",
+}
+SHORT = {
+    Score.MAGNITUDE: "‖w‖", Score.MOVEMENT: "‖Δw‖", Score.ACTIVATION: "|w|·‖x‖", Score.TAYLOR: "loss g·w",
+    Score.TAYLOR_OUTPUT: "output g·w", Score.RANDOM: "random", Score.LARGEST: "largest",
+}  # fmt: skip
+CAPTION = (
+    "In every layer the same fraction goes, units of the least score first. Means over seeds with 95% intervals; dashed: "
+    f"{LIKE_FULL} more loss than unpruned, where the flat part ends."
+)
+
+
+def figures(results: Results) -> list[Figure]:
+    """Both figures, as far as their experiments have been run."""
+    made = []
+    if "li2024/pruning" in results.tables:
+        made.append(_one_layer(_trained(results, "pruning")))
+    if "li2024/pruning-encoders" in results.tables:
+        made.append(_encoders(_trained(results, "pruning-encoders")))
+    return made
+
+
+def _trained(results: Results, name: str) -> pd.DataFrame:
+    table = results.tables[f"li2024/{name}"]
+    return table[table["trained"].astype(bool)]
+
+
+def _one_layer(table: pd.DataFrame) -> Figure:
+    bars = [
+        curve(
+            label,
+            table[table["score"] == score].assign(label=SHORT[score]),
+            "label",
+            "flat",
+            mark=Mark.BAR,
+            labels=True,
+        )
+        for score, label in LABELS.items()
+    ]
+    return Figure(
+        id="li2024-pruning",
+        title="Scores to prune the neurons of one layer by",
+        paper_says="Pruned by ‖o_i‖, the loss stays flat up to 0.4 (figure 3B).",
+        caption=CAPTION,
+        panels=(
+            _curves(table, Units.NEURONS, "test loss after pruning"),
+            Panel("flat part", "", "fraction removed before the loss rises", bars),
+        ),
+        experiments=("li2024/pruning",),
+    )
+
+
+def _encoders(table: pd.DataFrame) -> Figure:
+    return Figure(
+        id="li2024-pruning-encoders",
+        title="Scores to prune encoders of two layers by",
+        paper_says="The paper prunes neurons of one layer.",
+        caption=CAPTION,
+        panels=[
+            _curves(part, units, f"{units}; {encoder}")
+            for units in Units
+            for encoder, part in table.groupby("encoder", sort=True)
+        ],
+        experiments=("li2024/pruning-encoders",),
+    )
+
+
+def _curves(table: pd.DataFrame, units: Units, title: str) -> Panel:
+    rows = table[table["units"] == units]
+    columns = [name for name in map(str, rows) if name.startswith("loss_") and rows[name].notna().any()]
+    series = []
+    for score, label in LABELS.items():
+        part = rows[rows["score"] == score]
+        points = [pd.DataFrame({"fraction": float(name[5:]), "loss": part[name]}) for name in columns]
+        series.append(curve(label, pd.concat(points), "fraction", "loss"))
+    limit = float(rows["loss_0"].mean()) + LIKE_FULL
+    x = series[0].x
+    return Panel(
+        title,
+        f"fraction of {units} removed",
+        "hinge loss",
+        [*series, Series("flat below", x, [limit] * len(x), paper=True)],
+    )
