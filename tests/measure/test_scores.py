@@ -7,9 +7,9 @@ from rankscope.core import stream
 from rankscope.measure import scores
 from rankscope.measure.neurons import magnitudes
 from rankscope.models import layered, one_layer
-from rankscope.models.layered import Layered
+from rankscope.models.layered import Layered, Norm
 
-MODEL = Layered(dim=6, layers=2, heads=3, hidden=4, residual=True, norm=True)
+MODEL = Layered(dim=6, layers=2, heads=3, hidden=4, residual=True, norm=Norm.UNIT)
 SHAPE = (2, 3, 2, 5)
 
 

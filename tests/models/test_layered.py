@@ -3,11 +3,11 @@ import torch
 
 from rankscope.core import InputError, stream
 from rankscope.models import layered, one_layer
-from rankscope.models.layered import Layered
+from rankscope.models.layered import Layered, Norm
 from rankscope.models.one_layer import Init, OneLayer
 
-WIRINGS = [(False, False), (True, False), (False, True), (True, True)]
-SMALL = Layered(dim=6, layers=3, heads=2, hidden=5, residual=True, norm=True)
+WIRINGS = [(residual, norm) for residual in (False, True) for norm in Norm]
+SMALL = Layered(dim=6, layers=3, heads=2, hidden=5, residual=True, norm=Norm.UNIT)
 
 
 def random_weights(model, members=2, seed=0):
@@ -27,7 +27,7 @@ def slow_twin(model, weights, x, member, sample):
     rank = model.dim // model.heads
 
     def unit(vector):
-        return vector / vector.norm() if model.norm else vector
+        return vector / vector.norm() if model.norm is not Norm.NONE else vector
 
     tokens = list(x[member, sample])
     for layer in range(1, model.layers + 1):
@@ -117,7 +117,7 @@ def test_what_is_removed_says_nothing():
     out = layered.forward(SMALL, weights, x)
     assert torch.equal(layered.forward(SMALL, layered.without_neurons(weights, {2: gone}), x)[1], out[1])
     heads = torch.tensor([[True, False], [False, False]])
-    plain = SMALL.replace(residual=False, norm=False)
+    plain = SMALL.replace(residual=False, norm=Norm.NONE)
     mixed = layered.passes(plain, layered.without_heads(weights, {1: heads}), x)[0].mixed
     assert (mixed[0][:, :3] == 0).all()
     assert torch.allclose(mixed[0][:, 3:], layered.passes(plain, weights, x)[0].mixed[0][:, 3:])
@@ -127,3 +127,27 @@ def test_what_is_removed_says_nothing():
 def test_heads_that_do_not_divide_the_dimension_are_named():
     with pytest.raises(InputError, match=r"heads=8 does not divide dim=20. Choose heads among 1, 2, 4, 5"):
         Layered(dim=20, heads=8)
+
+
+def test_a_held_length_changes_the_gradient_and_nothing_else():
+    """Against autograd of the same encoder whose tokens are divided by numbers."""
+    unit = Layered(dim=6, hidden=5, residual=True, norm=Norm.UNIT)
+    held = unit.replace(norm=Norm.HELD)
+    weights, x = random_weights(unit), points(2, 8, 4, 6)
+    assert torch.equal(layered.forward(unit, weights, x), layered.forward(held, weights, x))
+    signs = torch.ones(2, 8, dtype=torch.float64)
+    free, fixed = (layered.output_gradients(model, weights, x, signs) for model in (unit, held))
+    assert not torch.allclose(free["w_v/1"], fixed["w_v/1"], atol=1e-3)
+    assert torch.allclose(free["w_o/1"], fixed["w_o/1"])  # no norm stands behind W_O
+    plain = unit.replace(norm=Norm.NONE)
+    shorter = x / x.norm(dim=-1, keepdim=True)  # read by attention; the stream itself stays x
+    z = layered.passes(plain.replace(residual=False), weights, shorter)[0].mixed + x.flatten(1, 2)
+    leaf = weights["w_v/1"].clone().requires_grad_()
+    z_free = layered.passes(plain.replace(residual=False), {**weights, "w_v/1": leaf}, shorter)[
+        0
+    ].mixed + x.flatten(1, 2)
+    answer = torch.relu((z_free / z.norm(dim=-1, keepdim=True)) @ weights["w_o/1"].mT) @ weights[
+        "a"
+    ].unsqueeze(-1)
+    answer.mean((1, 2)).sum().backward()
+    assert torch.allclose(leaf.grad, fixed["w_v/1"], atol=1e-12)

@@ -12,19 +12,34 @@ Weights are a dictionary with the member axis first. Layer 1 is the first; `w_o/
 """
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn import functional
 
 from rankscope.core import Config, stream
 from rankscope.models import one_layer
 from rankscope.models.one_layer import Init, OneLayer
 
 Weights = dict[str, Tensor]
+
+SMALLEST = 1e-12
+"""Least length a token is divided by: a zero token stays zero."""
+
+
+class Norm(StrEnum):
+    """What happens to a token before it is read.
+
+    HELD gives what UNIT gives, but its derivative takes the token's length for a constant: it is there to tell what the
+    derivative of the length does.
+    """
+
+    NONE = "none"
+    UNIT = "unit"  # x/‖x‖
+    HELD = "held"
 
 
 class Layered(Config):
@@ -39,7 +54,7 @@ class Layered(Config):
     heads: int = Field(default=1, ge=1)
     hidden: int = Field(default=200, ge=1)
     residual: bool = False
-    norm: bool = False
+    norm: Norm = Norm.NONE
     init_scale: float = Field(default=0.2, gt=0)
     init_noise: float = Field(default=0.1, ge=0)
     back_noise: float = Field(default=1.0, ge=0)
@@ -115,10 +130,10 @@ def passes(model: Layered, weights: Weights, x: Float[Tensor, "member sample tok
     found = []
     for layer in range(1, model.layers + 1):
         own = {kind: weights[f"{kind}/{layer}"] for kind in model.kinds(layer)}
-        read = functional.normalize(flow, dim=-1) if model.norm else flow
+        read = _read(model.norm, flow)
         mixed = _attend(model, own, read, samples)
         flow = flow + mixed if model.residual else mixed
-        mixed = functional.normalize(flow, dim=-1) if model.norm else flow
+        mixed = _read(model.norm, flow)
         neurons = torch.bmm(mixed, own["w_o"].mT).relu()
         found.append(Pass(read, mixed, neurons))
         if "w_p" in own:
@@ -181,6 +196,13 @@ def _leaves(weights: Weights) -> Weights:
 def _gradients(model: Layered, leaves: Weights, loss: Float[Tensor, " member"]) -> Weights:
     grads = torch.autograd.grad(loss.sum(), [leaves[name] for name in model.trained])
     return dict(zip(model.trained, grads, strict=True))
+
+
+def _read(norm: Norm, flow: Tensor) -> Tensor:
+    if norm is Norm.NONE:
+        return flow
+    length: Tensor = torch.linalg.vector_norm(flow, dim=-1, keepdim=True).clamp_min(SMALLEST)
+    return flow / (length if norm is Norm.UNIT else length.detach())
 
 
 def _attend(model: Layered, own: Weights, read: Tensor, samples: int) -> Tensor:

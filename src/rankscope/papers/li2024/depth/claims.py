@@ -10,7 +10,7 @@ import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, paper_claim
 from rankscope.papers.li2024.claims import CLEARLY_WORSE, LIKE_FULL, TWO_GROUPS
-from rankscope.papers.li2024.depth.experiments import FULL, PLAIN
+from rankscope.papers.li2024.depth.experiments import FULL, HELD, PLAIN
 from rankscope.papers.li2024.depth.measurement import KINDS
 
 MOVES = 0.01
@@ -58,10 +58,13 @@ def _every_rank(wiring: str) -> Checks:
     return checks
 
 
-def _residual_alone(table: pd.DataFrame) -> list[Check]:
-    rows = trained(table[table["wiring"] == "residual"])
-    greatest = rows.groupby("seed")[RANKS].max().max(axis=1)
-    return [Check("greatest rank of any ΔW, residuals alone", _values(greatest), AtMost(2.0))]
+def _rank_of_two_layers(wiring: str) -> Checks:
+    def checks(table: pd.DataFrame) -> list[Check]:
+        rows = trained(table[table["wiring"] == wiring])
+        greatest = rows.groupby("seed")[RANKS].max().max(axis=1)
+        return [Check(f"greatest rank of any ΔW, {wiring}", _values(greatest), AtMost(2.0))]
+
+    return checks
 
 
 def _truncated(rank: int, bound: AtMost | AtLeast) -> Checks:
@@ -133,7 +136,9 @@ CLAIMS = (
     _claim("depth-rank-full", "Remark 1, deeper", "With residuals and norms every ΔW of every layer is of rank 2.",
            "rank 2 (one layer)", "depth", "depth-rank", _every_rank(FULL)),
     _claim("depth-rank-residual", "Remark 1, deeper", "With residuals and no norms every ΔW of two layers is of rank 2.",
-           "rank 2 (one layer)", "depth-wiring", "depth-wiring", _residual_alone),
+           "rank 2 (one layer)", "depth-wiring", "depth-wiring", _rank_of_two_layers("residual")),
+    _claim("depth-rank-held", "Remark 1, deeper", "With norms whose lengths are constants to the gradient it is, too.",
+           "rank 2 (one layer)", "depth-wiring", "depth-wiring", _rank_of_two_layers(HELD)),
     _claim("depth-truncation", "Figure 1A, deeper", "With every ΔW truncated to rank 2 an encoder tests like full rank.",
            "rank ≥ 2 like full rank", "depth", "depth-updates", _truncated(2, AtMost(LIKE_FULL))),
     _claim("depth-rank-1", "Figure 1A, deeper", "With every ΔW truncated to rank 1 an encoder is clearly worse.",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
-from rankscope.models.layered import Layered
+from rankscope.models.layered import Layered, Norm
 from rankscope.papers.li2024.depth.measurement import Examiner
 from rankscope.papers.li2024.depth.training import seconds_per_step, together, train_group
 from rankscope.papers.li2024.experiments import TASK as ONE_LAYER_TASK
@@ -24,11 +24,13 @@ TASK = ONE_LAYER_TASK.replace(dim=24)
 MODEL = Layered(dim=24, hidden=200, init_scale=0.2, init_noise=0.1)
 
 PLAIN, FULL = "plain", "residual and norm"
+HELD = "residual and norm, length held"
 WIRINGS: dict[str, dict[str, Any]] = {
-    PLAIN: {"residual": False, "norm": False, "back_noise": 1.0},
-    "residual": {"residual": True, "norm": False, "back_noise": 0.1},
-    "norm": {"residual": False, "norm": True, "back_noise": 1.0},
-    FULL: {"residual": True, "norm": True, "back_noise": 0.1},
+    PLAIN: {"residual": False, "norm": Norm.NONE, "back_noise": 1.0},
+    "residual": {"residual": True, "norm": Norm.NONE, "back_noise": 0.1},
+    "norm": {"residual": False, "norm": Norm.UNIT, "back_noise": 1.0},
+    FULL: {"residual": True, "norm": Norm.UNIT, "back_noise": 0.1},
+    HELD: {"residual": True, "norm": Norm.HELD, "back_noise": 0.1},
 }
 
 SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 5, Scale.PAPER: 20}
@@ -45,7 +47,7 @@ def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Ou
 
 
 def experiments(scale: Scale) -> list[Experiment]:
-    """The grid of depths and heads in two wirings, and all four wirings at two layers of one head."""
+    """The grid of depths and heads in two wirings, and every wiring at two layers of one head."""
 
     def experiment(name: str, grid: Grid, model: Layered) -> Experiment:
         return Experiment(

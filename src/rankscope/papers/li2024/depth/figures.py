@@ -89,7 +89,8 @@ def _wiring(table: pd.DataFrame) -> Figure:
         id="li2024-depth-wiring",
         title="Two layers of one head: residuals and norms apart",
         paper_says="The paper's model has neither.",
-        caption=f"Directions that hold 0.95 of ‖ΔW‖², means over seeds. {NOT_MOVED}",
+        caption="Directions that hold 0.95 of ‖ΔW‖², means over seeds. Last row: the norm is the same, but its derivative "
+        f"takes the length of a token for a constant. {NOT_MOVED}",
         panels=(_map("measured rank of ΔW", "", "", named),),
         experiments=("li2024/depth-wiring",),
     )
@@ -174,7 +175,10 @@ def _pruning(table: pd.DataFrame, wiring: str, name: str) -> Figure:
                 label = f"{order} first" if order != "random" else "at random"
                 series.append(
                     curve(
-                        f"{layers} layer{'s' * (layers > 1)}, {label}", pd.concat(points), "fraction", "loss"
+                        f"{layers} layer{'' if layers == 1 else 's'}, {label}",
+                        pd.concat(points),
+                        "fraction",
+                        "loss",
                     )
                 )
         return Panel(title, "fraction removed in every layer", "hinge loss", series)
