@@ -148,9 +148,9 @@ CLAIMS = (
     _claim("depth-small-neurons", "Figure 3A, deeper", "In the last layer about 0.4 of the neurons change clearly less.",
            "80/200 = 0.4", "depth", "depth-neurons", _small_neurons),
     _claim("depth-prune", "Figure 3B, deeper", "Pruning the smallest 0.4 of the neurons of every layer is harmless.",
-           "flat up to 0.4", "depth", "depth-pruning", _prune_small),
+           "flat up to 0.4", "depth", "depth-pruned-neurons", _prune_small),
     _claim("depth-prune-order", "Corollary 1, deeper", "Pruning the largest neurons is clearly worse than the smallest.",
-           "O(1/M) against Ω(R)", "depth", "depth-pruning", _order_matters),
+           "O(1/M) against Ω(R)", "depth", "depth-pruned-neurons", _order_matters),
     _claim("depth-heads", "beyond the paper", "Half of the heads of every layer, the smallest, can go.",
-           "–", "depth", "depth-pruning-full", _half_the_heads),
+           "–", "depth", "depth-pruned-heads", _half_the_heads),
 )  # fmt: skip

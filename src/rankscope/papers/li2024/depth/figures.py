@@ -7,12 +7,14 @@ import pandas as pd
 
 from rankscope.lab.figure import Colours, Figure, HeatMap, Panel, Series, curve
 from rankscope.lab.paper import Results
+from rankscope.papers.li2024.claims import TWO_GROUPS
 from rankscope.papers.li2024.depth.claims import MOVES, RANKS, trained, whole
 from rankscope.papers.li2024.depth.experiments import FULL, MODEL, PLAIN, WIRINGS
 from rankscope.papers.li2024.depth.measurement import HEAD_FRACTIONS, KINDS, NEURON_FRACTIONS, ORDERS
 
 GREEK = {letter: f"ΔW_{letter.upper()}" for letter in KINDS.values()}
 NAMES = {PLAIN: "no residuals, no norms", FULL: "residuals and norms"}
+PRUNED = {"neurons": NEURON_FRACTIONS, "heads": HEAD_FRACTIONS, "both": HEAD_FRACTIONS}
 NOT_MOVED = "A dash: it did not move, or the layer has no such matrix."
 
 
@@ -22,12 +24,16 @@ def figures(results: Results) -> list[Figure]:
     if "li2024/depth" in results.tables:
         table = results.tables["li2024/depth"]
         made += [_ranks(table), _updates(table), _neurons(table)]
-        made += [
-            _pruning(table, wiring, name) for wiring, name in ((PLAIN, "pruning"), (FULL, "pruning-full"))
-        ]
+        made += [_pruning(table, units, fractions) for units, fractions in PRUNED.items()]
     if "li2024/depth-wiring" in results.tables:
         made.append(_wiring(results.tables["li2024/depth-wiring"]))
     return made
+
+
+def _over_heads(name: str, rows: pd.DataFrame, x: str, y: str) -> Series:
+    """A curve of means over the numbers of heads: one value a seed."""
+    means = rows.groupby([x, "seed"])[y].mean().reset_index()
+    return curve(name, means, x, y, labels=True)
 
 
 def _map(title: str, x_label: str, y_label: str, values: pd.DataFrame) -> Panel:
@@ -98,32 +104,32 @@ def _wiring(table: pd.DataFrame) -> Figure:
 
 def _updates(table: pd.DataFrame) -> Figure:
     rows, deepest = whole(table), table["layers"].max()
-    cut = [("rank 1", "loss_rank_1"), ("rank 2", "loss_rank_2"), ("as trained", "loss")]
-    panels = [
-        Panel(
-            f"every ΔW truncated; {name}", "layers", "hinge loss",
-            [curve(label, rows[rows["wiring"] == wiring], "layers", column) for label, column in cut],
-        )
-        for wiring, name in NAMES.items()
-    ]  # fmt: skip
     deep = trained(table)
     deep = deep[deep["layers"] == deepest]
+    panels = []
+    for wiring, name in NAMES.items():
+        part = rows[rows["wiring"] == wiring]
+        cut = [_over_heads(f"rank {rank}", part, "layers", f"loss_rank_{rank}") for rank in (1, 2)]
+        full = _over_heads("as trained", part, "layers", "loss")
+        panels.append(
+            Panel(f"every ΔW truncated; {name}", "layers", "hinge loss",
+                  [*cut, Series(full.name, full.x, full.y, paper=True)])
+        )  # fmt: skip
     moved = [
-        curve(f"{GREEK[letter]}, {name}", deep[deep["wiring"] == wiring], "layer", f"moved_{letter}")
+        _over_heads(f"{GREEK[letter]}, {name}", deep[deep["wiring"] == wiring], "layer", f"moved_{letter}")
         for wiring, name in NAMES.items()
         for letter in ("q", "v")
     ]
-    layers = moved[0].x if moved else []
     return Figure(
         id="li2024-depth-updates",
         title="What the updates are worth, and how far each layer's attention moves",
         paper_says="For one layer: rank ≥ 2 is like full rank, rank 1 clearly worse; W_Q, W_K and W_V all grow.",
-        caption="Means over seeds and numbers of heads with 95% intervals. Right: the deepest encoders; below the dashed "
-        "line a matrix counts as idle.",
+        caption="Means over seeds with 95% intervals, each over the numbers of heads; mind the scales of the first two, "
+        "where rank 2 lies on the line of the encoder as trained. Right: below the dashed line a matrix counts as idle.",
         panels=(
             *panels,
-            Panel(f"{deepest} layers", "layer", "‖ΔW‖ / ‖W(0)‖",
-                  [*moved, Series("idle below", layers, [MOVES] * len(layers), paper=True)], log_y=True),
+            Panel(f"{deepest} layers: how far matrices move", "layer", "‖ΔW‖ / ‖W(0)‖",
+                  [*moved, Series("idle below", moved[0].x, [MOVES] * len(moved[0].x), paper=True)], log_y=True),
         ),
         experiments=("li2024/depth",),
     )  # fmt: skip
@@ -135,63 +141,58 @@ def _neurons(table: pd.DataFrame) -> Figure:
 
     def drawn(column: str) -> list[Series]:
         return [
-            curve(f"{place}, {name}", rows[chosen & (rows["wiring"] == wiring)], "layers", column)
+            _over_heads(f"{place}, {name}", rows[chosen & (rows["wiring"] == wiring)], "layers", column)
             for place, chosen in places
             for wiring, name in NAMES.items()
         ]
 
     apart = drawn("update_separation")
-    depths = apart[0].x
+    limit = Series("two groups", apart[0].x, [TWO_GROUPS] * len(apart[0].x), paper=True)
     return Figure(
         id="li2024-depth-neurons",
         title="Neurons that change less: two groups of ‖Δo_i‖?",
         paper_says="About 0.4 of the neurons stay clearly smaller (figure 3A, one layer).",
-        caption="Means over seeds and numbers of heads with 95% intervals. Left: one normal group has 0.64, and from 0.8 on "
-        "there are two (dashed). Right: the lower group's share, which means little where there are no two groups.",
+        caption="Means over seeds with 95% intervals, each over the numbers of heads. Left: one normal group has 0.64, and "
+        f"from {TWO_GROUPS} on (dashed) there are two. Right: the lower group's share, which means little where there are "
+        "no two groups.",
         panels=(
-            Panel("variance between the two groups", "layers", "share of the variance",
-                  [*apart, Series("two groups", depths, [0.8] * len(depths), paper=True)]),
-            Panel("neurons in the lower group", "layers", "fraction of the neurons", drawn("update_small_fraction")),
+            Panel("variance between the two groups", "layers", "share of the variance", [*apart, limit]),
+            Panel(
+                "neurons in the lower group",
+                "layers",
+                "fraction of the neurons",
+                drawn("update_small_fraction"),
+            ),
         ),
         experiments=("li2024/depth",),
-    )  # fmt: skip
+    )
 
 
-def _pruning(table: pd.DataFrame, wiring: str, name: str) -> Figure:
+def _pruning(table: pd.DataFrame, units: str, fractions: Sequence[float]) -> Figure:
     most = table["heads"].max()
     rows = whole(table)
-    rows = rows[(rows["wiring"] == wiring) & (rows["heads"] == most)]
-    depths = sorted({table["layers"].min(), table["layers"].max()})
+    what = "neurons and heads" if units == "both" else units
 
-    def panel(title: str, units: str, fractions: Sequence[float]) -> Panel:
+    def panel(wiring: str, layers: int) -> Panel:
+        part = rows[(rows["wiring"] == wiring) & (rows["heads"] == most) & (rows["layers"] == layers)]
         series = []
-        for layers in depths:
-            part = rows[rows["layers"] == layers]
-            for order in ORDERS:
-                columns = {0.0: "loss", **{f: f"loss_{order}_{units}_{f:g}" for f in fractions}}
-                points = [
-                    pd.DataFrame({"fraction": f, "loss": part[column]}) for f, column in columns.items()
-                ]
-                label = f"{order} first" if order != "random" else "at random"
-                series.append(
-                    curve(
-                        f"{layers} layer{'' if layers == 1 else 's'}, {label}",
-                        pd.concat(points),
-                        "fraction",
-                        "loss",
-                    )
-                )
-        return Panel(title, "fraction removed in every layer", "hinge loss", series)
+        for order in ORDERS:
+            columns = {0.0: "loss", **{f: f"loss_{order}_{units}_{f:g}" for f in fractions}}
+            points = [pd.DataFrame({"fraction": f, "loss": part[column]}) for f, column in columns.items()]
+            name = "at random" if order == "random" else f"{order} first"
+            series.append(curve(name, pd.concat(points), "fraction", "loss"))
+        title = f"{layers} layer{'' if layers == 1 else 's'}; {NAMES[wiring]}"
+        return Panel(title, f"fraction of {what} removed in every layer", "hinge loss", series)
 
     return Figure(
-        id=f"li2024-depth-{name}",
-        title=f"Pruning encoders of {most} heads; {NAMES[wiring]}",
+        id=f"li2024-depth-pruned-{units}",
+        title=f"Pruning {what} in encoders of {most} heads",
         paper_says="The smallest 0.4 of the neurons of one layer can go; the largest cannot (figure 3B, corollary 1).",
         caption="Neurons by ‖o_i‖, heads by ‖W_V^h‖. Means over seeds with 95% intervals.",
-        panels=(
-            panel("neurons", "neurons", NEURON_FRACTIONS),
-            panel("heads", "heads", HEAD_FRACTIONS),
-            panel("neurons and heads", "both", HEAD_FRACTIONS),
-        ),
+        panels=[
+            panel(wiring, n)
+            for wiring in NAMES
+            for n in sorted({table["layers"].min(), table["layers"].max()})
+        ],
         experiments=("li2024/depth",),
     )

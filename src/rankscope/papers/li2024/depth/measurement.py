@@ -32,7 +32,7 @@ ENERGY = 0.95
 MOVED = 1e-6
 """An update below this share of its start is lost in the rounding of float32: it has no rank to speak of."""
 
-NEURON_FRACTIONS = (0.2, 0.4, 0.6, 0.8)
+NEURON_FRACTIONS = (0.2, 0.4, 0.6)
 HEAD_FRACTIONS = (0.25, 0.5)
 """Fractions removed in every layer; those of heads where they are whole heads."""
 

@@ -1,27 +1,28 @@
 """Loss against the fraction removed, score by score, and how long each stays flat."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
 
+from rankscope.lab.claim import mean_interval
 from rankscope.lab.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.claims import LIKE_FULL
 from rankscope.papers.li2024.pruning.measurement import Score, Units
 
 LABELS = {
-    Score.MAGNITUDE: "magnitude ‖w‖",
-    Score.MOVEMENT: "update ‖Δw‖",
-    Score.ACTIVATION: "activation |w|·‖x‖",
-    Score.TAYLOR: "gradient of the loss |g·w|",
-    Score.TAYLOR_OUTPUT: "gradient of the output |g·w|",
-    Score.RANDOM: "at random",
-    Score.LARGEST: "largest ‖w‖ first",
+    Score.MAGNITUDE: "‖w‖",
+    Score.MOVEMENT: "‖Δw‖",
+    Score.ACTIVATION: "|w|·‖x‖",
+    Score.TAYLOR: "loss g·w",
+    Score.TAYLOR_OUTPUT: "output g·w",
+    Score.RANDOM: "random",
+    Score.LARGEST: "largest ‖w‖",
 }
-SHORT = {
-    Score.MAGNITUDE: "‖w‖", Score.MOVEMENT: "‖Δw‖", Score.ACTIVATION: "|w|·‖x‖", Score.TAYLOR: "loss g·w",
-    Score.TAYLOR_OUTPUT: "output g·w", Score.RANDOM: "random", Score.LARGEST: "largest",
-}  # fmt: skip
 CAPTION = (
-    "In every layer the same fraction goes, units of the least score first. Means over seeds with 95% intervals; dashed: "
+    "In every layer the same fraction goes, units of the least score first: magnitude ‖w‖, update ‖Δw‖, activation "
+    "|w|·‖x‖, and first-order change g·w of the hinge loss or of the output. Means over seeds with 95% intervals; dashed: "
     f"{LIKE_FULL} more loss than unpruned, where the flat part ends."
 )
 
@@ -42,25 +43,20 @@ def _trained(results: Results, name: str) -> pd.DataFrame:
 
 
 def _one_layer(table: pd.DataFrame) -> Figure:
-    bars = [
-        curve(
-            label,
-            table[table["score"] == score].assign(label=SHORT[score]),
-            "label",
-            "flat",
-            mark=Mark.BAR,
-            labels=True,
-        )
-        for score, label in LABELS.items()
-    ]
+    flat = {label: table.loc[table["score"] == score, "flat"].tolist() for score, label in LABELS.items()}
+    intervals = [mean_interval(values) for values in flat.values()]
+    points = Series(
+        "flat part", list(flat), [float(np.mean(values)) for values in flat.values()],
+        [low for low, _ in intervals], [high for _, high in intervals], Mark.POINTS,
+    )  # fmt: skip
     return Figure(
         id="li2024-pruning",
         title="Scores to prune the neurons of one layer by",
         paper_says="Pruned by ‖o_i‖, the loss stays flat up to 0.4 (figure 3B).",
         caption=CAPTION,
         panels=(
-            _curves(table, Units.NEURONS, "test loss after pruning"),
-            Panel("flat part", "", "fraction removed before the loss rises", bars),
+            _curves(table, Units.NEURONS, "test loss after pruning", tuple(LABELS)),
+            Panel("flat part", "score", "fraction removed before the loss rises", [points]),
         ),
         experiments=("li2024/pruning",),
     )
@@ -73,7 +69,7 @@ def _encoders(table: pd.DataFrame) -> Figure:
         paper_says="The paper prunes neurons of one layer.",
         caption=CAPTION,
         panels=[
-            _curves(part, units, f"{units}; {encoder}")
+            _curves(part, units, f"{units}; {encoder}", tuple(LABELS)[:-1])
             for units in Units
             for encoder, part in table.groupby("encoder", sort=True)
         ],
@@ -81,14 +77,14 @@ def _encoders(table: pd.DataFrame) -> Figure:
     )
 
 
-def _curves(table: pd.DataFrame, units: Units, title: str) -> Panel:
+def _curves(table: pd.DataFrame, units: Units, title: str, shown: Sequence[Score]) -> Panel:
     rows = table[table["units"] == units]
     columns = [name for name in map(str, rows) if name.startswith("loss_") and rows[name].notna().any()]
     series = []
-    for score, label in LABELS.items():
+    for score in shown:
         part = rows[rows["score"] == score]
         points = [pd.DataFrame({"fraction": float(name[5:]), "loss": part[name]}) for name in columns]
-        series.append(curve(label, pd.concat(points), "fraction", "loss"))
+        series.append(curve(LABELS[score], pd.concat(points), "fraction", "loss"))
     limit = float(rows["loss_0"].mean()) + LIKE_FULL
     x = series[0].x
     return Panel(

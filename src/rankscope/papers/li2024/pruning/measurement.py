@@ -24,7 +24,7 @@ from rankscope.papers.li2024.measurement import CONVERGED_LOSS
 from rankscope.papers.li2024.training import seeds, tasks
 from rankscope.tasks.patterns import PatternBatch, batches
 
-NEURON_FRACTIONS = tuple(round(0.05 * step, 2) for step in range(1, 19))
+NEURON_FRACTIONS = tuple(round(0.05 * step, 2) for step in range(1, 17))
 TEST_SAMPLES = 128
 CALIBRATION_SAMPLES = 256
 
