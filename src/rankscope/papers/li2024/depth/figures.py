@@ -15,7 +15,7 @@ from rankscope.papers.li2024.depth.measurement import HEAD_FRACTIONS, KINDS, NEU
 GREEK = {letter: f"ΔW_{letter.upper()}" for letter in KINDS.values()}
 NAMES = {PLAIN: "no residuals, no norms", FULL: "residuals and norms"}
 PRUNED = {"neurons": NEURON_FRACTIONS, "heads": HEAD_FRACTIONS, "both": HEAD_FRACTIONS}
-NOT_MOVED = "A dash: it did not move, or the layer has no such matrix."
+NOT_MOVED = "A dash: it did not move, the layer has no such matrix, or nothing trained."
 
 
 def figures(results: Results) -> list[Figure]:
@@ -36,10 +36,19 @@ def _over_heads(name: str, rows: pd.DataFrame, x: str, y: str) -> Series:
     return curve(name, means, x, y, labels=True)
 
 
-def _map(title: str, x_label: str, y_label: str, values: pd.DataFrame) -> Panel:
-    """A map of mean ranks, white at 1 or where there is none."""
+def _map(
+    title: str, x_label: str, y_label: str, values: pd.DataFrame, partly: pd.DataFrame | None = None
+) -> Panel:
+    """A map of mean ranks, white at 1 or where there is none; a star where some seeds are missing."""
     numbers = values.to_numpy(dtype=float)
-    marks = [["–" if np.isnan(value) else f"{value:.1f}" for value in row] for row in numbers]
+    stars = np.zeros(numbers.shape, dtype=bool) if partly is None else partly.to_numpy(dtype=bool)
+    marks = [
+        [
+            "–" if np.isnan(value) else f"{value:.1f}{'*' * int(star)}"
+            for value, star in zip(row, starred, strict=True)
+        ]
+        for row, starred in zip(numbers, stars, strict=True)
+    ]
     return Panel(
         title, x_label, y_label,
         heat_map=HeatMap(
@@ -56,26 +65,27 @@ def _map(title: str, x_label: str, y_label: str, values: pd.DataFrame) -> Panel:
 
 
 def _ranks(table: pd.DataFrame) -> Figure:
-    rows = trained(table)
-    deepest = rows["layers"].max()
+    deepest = table["layers"].max()
     panels = []
     for wiring, name in NAMES.items():
-        part = rows[rows["wiring"] == wiring]
-        greatest = (
-            part.assign(rank=part[RANKS].max(axis=1)).groupby(["layers", "heads", "seed"])["rank"].max()
-        )
-        mean = greatest.groupby(["layers", "heads"]).mean().unstack("heads")
-        panels.append(_map(f"greatest of all ΔW; {name}", "heads", "layers", mean))
+        part = table[table["wiring"] == wiring]
+        greatest = part[RANKS].max(axis=1).where(part["trained"].astype(bool))
+        by_cell = greatest.groupby([part["layers"], part["heads"], part["seed"]]).max()
+        mean = by_cell.groupby(level=[0, 1]).mean().unstack()
+        partly = by_cell.isna().groupby(level=[0, 1]).any().unstack()
+        panels.append(_map(f"greatest of all ΔW; {name}", "heads", "layers", mean, partly))
     for wiring, name in NAMES.items():
-        part = rows[(rows["wiring"] == wiring) & (rows["layers"] == deepest)]
-        each = part.groupby("layer")[RANKS].mean().set_axis(list(GREEK.values()), axis=1)
-        panels.append(_map(f"{deepest} layers, all numbers of heads; {name}", "matrix", "layer", each))
+        part = trained(table[(table["wiring"] == wiring) & (table["layers"] == deepest)])
+        each = part.groupby("layer")[RANKS].mean().reindex(range(1, deepest + 1))
+        named = each.set_axis(list(GREEK.values()), axis=1)
+        panels.append(_map(f"{deepest} layers, all numbers of heads; {name}", "matrix", "layer", named))
     return Figure(
         id="li2024-depth-rank",
         title="How many directions hold 0.95 of ‖ΔW‖², in encoders of several layers and heads",
         paper_says="For one layer of one head every ΔW is approximately of rank 2 (remark 1).",
-        caption="Means over seeds. Left: the greatest over layers and matrices. Right: matrix by matrix in the deepest "
-        f"encoder; W_P is the second matrix of an inner layer's MLP. {NOT_MOVED}",
+        caption="Means over the seeds that trained; a star where some did not. Left: the greatest over layers and matrices. "
+        "Right: matrix by matrix in the deepest encoder; W_P is the second matrix of an inner layer's MLP. "
+        f"{NOT_MOVED}",
         panels=panels,
         experiments=("li2024/depth",),
     )
@@ -90,7 +100,7 @@ def _wiring(table: pd.DataFrame) -> Figure:
             f"{name}, layer {layer}": means[column]
             for column, name in zip(RANKS, GREEK.values(), strict=True)
         }
-    named = pd.DataFrame({name: part for name, part in parts.items() if part.notna().any()})
+    named = pd.DataFrame(parts).drop(columns=f"{GREEK['p']}, layer 2")
     return Figure(
         id="li2024-depth-wiring",
         title="Two layers of one head: residuals and norms apart",
@@ -137,13 +147,13 @@ def _updates(table: pd.DataFrame) -> Figure:
 
 def _neurons(table: pd.DataFrame) -> Figure:
     rows = trained(table)
-    places = (("first layer", rows["layer"] == 1), ("last layer", rows["layer"] == rows["layers"]))
+    places = (("first", rows["layer"] == 1), ("last", rows["layer"] == rows["layers"]))
 
     def drawn(column: str) -> list[Series]:
         return [
             _over_heads(f"{place}, {name}", rows[chosen & (rows["wiring"] == wiring)], "layers", column)
             for place, chosen in places
-            for wiring, name in NAMES.items()
+            for wiring, name in ((PLAIN, "plain"), (FULL, "with both"))
         ]
 
     apart = drawn("update_separation")
@@ -152,7 +162,8 @@ def _neurons(table: pd.DataFrame) -> Figure:
         id="li2024-depth-neurons",
         title="Neurons that change less: two groups of ‖Δo_i‖?",
         paper_says="About 0.4 of the neurons stay clearly smaller (figure 3A, one layer).",
-        caption="Means over seeds with 95% intervals, each over the numbers of heads. Left: one normal group has 0.64, and "
+        caption="The first and the last layer, plain and with residuals and norms. Means over seeds with 95% intervals, each "
+        "over the numbers of heads. Left: one normal group has 0.64, and "
         f"from {TWO_GROUPS} on (dashed) there are two. Right: the lower group's share, which means little where there are "
         "no two groups.",
         panels=(

@@ -19,7 +19,7 @@ SEEDS = {Scale.SMOKE: (2, 2), Scale.QUICK: (12, 5), Scale.PAPER: (60, 30)}
 """Seeds of the one-layer model, and of the encoders."""
 
 SIZES = {
-    Scale.SMOKE: {"heads": 2, "hidden": 20},
+    Scale.SMOKE: {"heads": 2, "hidden": 60},
     Scale.QUICK: {"heads": 8, "hidden": 200},
     Scale.PAPER: {"heads": 8, "hidden": 200},
 }

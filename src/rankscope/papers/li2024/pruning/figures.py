@@ -15,15 +15,15 @@ LABELS = {
     Score.MAGNITUDE: "‖w‖",
     Score.MOVEMENT: "‖Δw‖",
     Score.ACTIVATION: "|w|·‖x‖",
-    Score.TAYLOR: "loss g·w",
-    Score.TAYLOR_OUTPUT: "output g·w",
+    Score.TAYLOR: "∇loss",
+    Score.TAYLOR_OUTPUT: "∇output",
     Score.RANDOM: "random",
-    Score.LARGEST: "largest ‖w‖",
+    Score.LARGEST: "largest",
 }
 CAPTION = (
     "In every layer the same fraction goes, units of the least score first: magnitude ‖w‖, update ‖Δw‖, activation "
-    "|w|·‖x‖, and first-order change g·w of the hinge loss or of the output. Means over seeds with 95% intervals; dashed: "
-    f"{LIKE_FULL} more loss than unpruned, where the flat part ends."
+    "|w|·‖x‖, first-order change of the hinge loss or of the output; or at random, or the largest ‖w‖ first. Means over "
+    f"seeds with 95% intervals; dashed: {LIKE_FULL} more loss than unpruned, where the flat part ends."
 )
 
 
