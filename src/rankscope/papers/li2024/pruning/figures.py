@@ -22,7 +22,7 @@ LABELS = {
 }
 CAPTION = (
     "In every layer the same fraction goes, units of the least score first: magnitude ‖w‖, update ‖Δw‖, activation "
-    "|w|·‖x‖, first-order change of the hinge loss or of the output; or at random, or the largest ‖w‖ first. Means over "
+    "|w|·‖x‖, first-order change of the hinge loss or of the output; or at random. Means over "
     f"seeds with 95% intervals; dashed: {LIKE_FULL} more loss than unpruned, where the flat part ends."
 )
 
@@ -53,7 +53,7 @@ def _one_layer(table: pd.DataFrame) -> Figure:
         id="li2024-pruning",
         title="Scores to prune the neurons of one layer by",
         paper_says="Pruned by ‖o_i‖, the loss stays flat up to 0.4 (figure 3B).",
-        caption=CAPTION,
+        caption=f"{CAPTION} `largest` takes the greatest ‖w‖ first.",
         panels=(
             _curves(table, Units.NEURONS, "test loss after pruning", tuple(LABELS)),
             Panel("flat part", "score", "fraction removed before the loss rises", [points]),
