@@ -92,6 +92,18 @@ def test_the_rate_falls_with_the_depth():
     assert len({together(cell) for cell in cells(SMALL, seed=(0,), heads=(1, 2), norm=list(Norm))}) == 6
 
 
+def test_a_member_that_diverged_is_marked_and_leaves_its_neighbours_alone():
+    group = cells(SMALL, seed=(0, 1), learning_rate=(0.5, 1e20))
+    assert not train_group(group, "cpu").at[15]["w_v/1"][2].isfinite().all()
+    outcomes = run_group(group, "cpu", lambda: None)
+    assert [outcome.records[0]["trained"] for outcome in outcomes[2:]] == [False, False]
+    assert math.isnan(outcomes[2].records[0]["rank_v"])
+    alone = run_group(group[:2], "cpu", lambda: None)
+    for record, other in zip(outcomes[1].records, alone[1].records, strict=True):
+        assert record["loss"] == pytest.approx(other["loss"], abs=1e-5)
+        assert record["rank_v"] == other["rank_v"]
+
+
 def test_a_planted_update_is_measured_and_one_that_did_not_move_has_no_rank():
     group = cells(SMALL, seed=(0, 1))
     start = layered.init([SMALL] * 2, [0, 1])

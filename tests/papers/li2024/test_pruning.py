@@ -10,7 +10,8 @@ from rankscope.lab.runner import plan
 from rankscope.models import layered, one_layer
 from rankscope.papers.li2024.depth.training import train_group
 from rankscope.papers.li2024.pruning import CLAIMS, experiments, figures
-from rankscope.papers.li2024.pruning.measurement import Examiner, Score, Units
+from rankscope.papers.li2024.pruning.measurement import CALIBRATION_SAMPLES, Examiner, Score, Units
+from rankscope.tasks.patterns import batches
 
 SEEDS = range(5)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
@@ -29,6 +30,10 @@ def trained():
 def test_scores_of_neurons_come_from_samples_that_the_test_does_not_see(trained):
     group, start, end = trained
     examiner = Examiner(group, start, "cpu")
+    known = batches(
+        [cell.task for cell in group], [0, 1], split="calibration", steps=1, batch=CALIBRATION_SAMPLES
+    )
+    assert torch.equal(examiner.calibration.x, next(known).x)
     assert not torch.equal(examiner.test.x[:, :8], examiner.calibration.x[:, :8])
     found = examiner.scores(end, Units.NEURONS)
     data, model = examiner.calibration, group[0].model

@@ -15,7 +15,7 @@ from typing import Any
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
 from rankscope.models.layered import Layered, Norm
 from rankscope.papers.li2024.depth.measurement import Examiner
-from rankscope.papers.li2024.depth.training import seconds_per_step, together, train_group
+from rankscope.papers.li2024.depth.training import final_weights, seconds_per_step, together, train_group
 from rankscope.papers.li2024.experiments import TASK as ONE_LAYER_TASK
 from rankscope.papers.li2024.experiments import TRAIN
 from rankscope.papers.li2024.training import ticks
@@ -43,7 +43,7 @@ def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Ou
     """Train a group and measure it at the end."""
     trajectory = train_group(cells, device, tick=progress)
     examiner = Examiner(cells, trajectory.at[0], device)
-    return [Outcome(records) for records in examiner.records(trajectory.at[max(trajectory.at)])]
+    return [Outcome(records) for records in examiner.records(final_weights(trajectory))]
 
 
 def experiments(scale: Scale) -> list[Experiment]:

@@ -64,6 +64,16 @@ def train_group(
     return sgd(start, data, gradients, torch.tensor(rates, device=device), tick=tick)
 
 
+def final_weights(trajectory: Trajectory) -> dict[str, Tensor]:
+    """The weights at the end. A member that diverged goes back to its start, whose loss marks it as not trained."""
+    start, end = trajectory.at[0], trajectory.at[max(trajectory.at)]
+    sound = torch.stack([tensor.flatten(1).isfinite().all(1) for tensor in end.values()]).all(0)
+    return {
+        name: tensor.where(sound.view(-1, *[1] * (tensor.ndim - 1)), start[name])
+        for name, tensor in end.items()
+    }
+
+
 def seconds_per_step(cells: Sequence[Cell], device: str) -> float:
     """Time of one step of the group, after one to warm up."""
     train_group(cells, device, steps=1)

@@ -10,7 +10,7 @@ from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
 from rankscope.papers.li2024.depth.experiments import FULL, MODEL, PLAIN, WIRINGS
 from rankscope.papers.li2024.depth.experiments import STEPS as ENCODER_STEPS
 from rankscope.papers.li2024.depth.experiments import TASK as ENCODER_TASK
-from rankscope.papers.li2024.depth.training import seconds_per_step, together, train_group
+from rankscope.papers.li2024.depth.training import final_weights, seconds_per_step, together, train_group
 from rankscope.papers.li2024.experiments import STEPS, TASK, TRAIN
 from rankscope.papers.li2024.pruning.measurement import Examiner
 from rankscope.papers.li2024.training import ticks
@@ -30,7 +30,7 @@ def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Ou
     """Train a group and prune it by every score."""
     trajectory = train_group(cells, device, tick=progress)
     examiner = Examiner(cells, trajectory.at[0], device)
-    return [Outcome(records) for records in examiner.records(trajectory.at[max(trajectory.at)])]
+    return [Outcome(records) for records in examiner.records(final_weights(trajectory))]
 
 
 def experiments(scale: Scale) -> list[Experiment]:
