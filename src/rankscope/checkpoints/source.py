@@ -92,7 +92,9 @@ def open_source(
     if isinstance(model, Mapping):
         return _from_state_dict("the state dict", model, config)
     path = Path(model).expanduser()
-    if not path.exists():
+    with _plain_errors(path):
+        there = path.exists()
+    if not there:
         path = _from_hub(str(model), revision)
     with _plain_errors(path):
         if path.is_dir():
@@ -192,7 +194,7 @@ def _from_safetensors(
         )
 
     def read(name: str) -> Tensor:
-        with _open_safetensors(home[name]) as stored:
+        with _plain_errors(home[name]), _open_safetensors(home[name]) as stored:
             value: Tensor = stored.get_tensor(name)
             return value.clone()
 
@@ -203,6 +205,7 @@ def _from_safetensors(
 def _open_safetensors(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
+    path.open("rb").close()  # the library calls a file that may not be read a missing one
     try:
         with safe_open(str(path), framework="pt") as stored:
             yield stored
