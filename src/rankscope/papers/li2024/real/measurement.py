@@ -97,7 +97,8 @@ def updates(classifier: Classifier, start: Weights) -> dict[str, Update]:
         if end.dim() == 2:
             update = end.detach() - start[name]
             rows = update.any(1).nonzero()[:, 0]
-            found[name] = Update(rows, top_factors(update[rows], min(len(rows), update.shape[1])))
+            if len(rows):
+                found[name] = Update(rows, top_factors(update[rows], min(len(rows), update.shape[1])))
     return found
 
 

@@ -111,12 +111,13 @@ def fresh_classifier(model: MiniLm, seed: int, device: str) -> Classifier:
 
 
 def split(task: Reviews, seed: int) -> tuple[list[Sentence], list[Sentence]]:
-    """The training sentences and the held-out ones, drawn anew for every seed."""
-    fit = [
-        Sentence(tokens, int(rating > 0))
+    """The training sentences and the held-out ones, drawn anew for every seed; a sentence that occurs twice counts once."""
+    once = {
+        tuple(tokens): Sentence(tokens, int(rating > 0))
         for rating, tokens in _tokenised()
         if abs(rating) >= task.least_rating and len(tokens) <= task.longest
-    ]
+    }
+    fit = list(once.values())
     order = torch.randperm(len(fit), generator=stream(seed, "reviews")).tolist()
     chosen = [fit[place] for place in order]
     end = None if task.train is None else task.test + task.train
