@@ -67,7 +67,8 @@ class Source:
                 "Dequantise the model and save it in bfloat16 or float32 first."
             )
         value = self.read(name)
-        parts = value.reshape(-1).split(VALUES_AT_ONCE)  # the check takes several times the memory of what it checks
+        flat = value.reshape(-1)  # in parts: the check takes several times the memory of what it checks
+        parts = (flat[start : start + VALUES_AT_ONCE] for start in range(0, len(flat), VALUES_AT_ONCE))
         bad = sum(int((~torch.isfinite(part)).sum()) for part in parts)
         if bad:
             raise InputError(

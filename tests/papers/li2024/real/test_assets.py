@@ -58,9 +58,13 @@ def test_sentences_are_read_from_the_archive_within(monkeypatch, tmp_path):
     assert assets.reviews() == ((2.5, "A joy, from\tend to end."), (-1.25, "Not for me…"))
 
 
-def test_without_weights_the_experiment_says_so_and_the_run_goes_on(monkeypatch, tmp_path):
+def test_without_weights_the_experiment_says_so_and_the_run_goes_on(monkeypatch, tmp_path, caplog):
     without(monkeypatch, assets.PACKAGE)
+    importlib.import_module(run_cell.__module__)._say.cache_clear()
     (lacking,) = experiments(Scale.SMOKE)
+    experiments(Scale.SMOKE)
+    (line,) = caplog.messages
+    assert line.startswith("li2024/real is not run: the weights of all-MiniLM-L6-v2 are missing")
     store = Store(tmp_path)
     run(plan([lacking], store, "cpu"), store, "cpu")
     table = store.table(lacking)
