@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from rankscope.core import stream
 from rankscope.scope.updates import measure_updates
 
-DIM, HIDDEN, VOCABULARY, SHARDS, RANK = 2048, 5632, 32_000, 8, 16
+DIM, HIDDEN, VOCABULARY, SHARDS, RANK = 1024, 4096, 32_000, 8, 16
 
 
 def shapes(layers: int) -> dict[str, tuple[int, int]]:
@@ -68,13 +68,14 @@ def measure(folder: Path) -> dict[str, float]:
     """Measure the pair in this process and say what it took."""
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
     before = resident("VmRSS")
-    start = time.perf_counter()
+    start, worked = time.perf_counter(), time.process_time()
     scope = measure_updates(folder / "base", folder / "tuned", resume_path=folder / "kept")
-    seconds = time.perf_counter() - start
+    seconds, worked = time.perf_counter() - start, time.process_time() - worked
     peak = resident("VmHWM")
     found = scope.table["signal_rank"].value_counts().to_dict()
     return {
         "seconds": seconds,
+        "cpu_seconds": worked,
         "peak_bytes": peak - before,
         "tensors": len(scope.table),
         "signal_rank_16": int(found.get(float(RANK), 0)),
@@ -95,7 +96,7 @@ def child(folder: Path, limit: float | None = None) -> dict[str, float] | None:
 def main() -> None:
     """Write the pair, interrupt a run, let it go on, and record the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--layers", type=int, default=17)
+    parser.add_argument("--layers", type=int, default=57)
     parser.add_argument("--measure", type=Path)
     parser.add_argument(
         "--stop-after", type=float, default=30.0, help="seconds before the first run is killed"

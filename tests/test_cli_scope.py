@@ -120,11 +120,13 @@ def test_a_map_names_a_known_architecture_or_a_file(cli, zoo, tmp_path):
 
 
 @pytest.mark.browser
-def test_the_pages_of_heads_and_neurons_open(cli, zoo, tmp_path, browser):
+def test_the_pages_of_the_instruments_open(cli, zoo, tmp_path, browser):
     assert cli("heads", zoo / "llama", "--out-path", tmp_path / "heads")[0] == 0
     args = ("neurons", zoo / "mixtral", "--data", zoo / "ids.json", "--out-path", tmp_path / "neurons")
     assert cli(*args)[0] == 0
-    for page, figures, rows in (("heads", 2, 8), ("neurons", 2, 6)):
+    pair = ("updates", "--base-model", zoo / "llama", "--model", zoo / "llama-tuned")
+    assert cli(*pair, "--page", tmp_path / "updates")[0] == 0
+    for page, figures, rows in (("heads", 2, 8), ("neurons", 2, 6), ("updates", 2, 16)):
         browser.get((tmp_path / page / "index.html").as_uri())
         charts = browser.find_elements("css selector", ".figure svg.main-svg")
         assert len(browser.find_elements("css selector", ".figure")) == figures
@@ -137,6 +139,31 @@ def test_the_pages_of_heads_and_neurons_open(cli, zoo, tmp_path, browser):
     text = (tmp_path / "heads" / "index.html").read_text().split("<body>")[1]
     assert "RoPE turns queries and keys" in text
     assert 'src="http' not in text
+
+
+def test_the_page_of_updates_shows_what_was_measured(cli, zoo, tmp_path):
+    pair = ("updates", "--base-model", zoo / "gpt2", "--model", zoo / "gpt2-tuned")
+    code, out, err = cli(*pair, "--page", tmp_path / "page", "--json")
+    assert code == 0
+    assert f"Page: {tmp_path / 'page' / 'index.html'}" in err
+    text = (tmp_path / "page" / "index.html").read_text().split("<body>")[1]
+    content = json.loads(out)
+    for title in ("Every matrix", "Kept energy of one rank", "Coverage of an adapter", "Every tensor"):
+        assert f"<h2>{title}" in text
+    assert 'id="figure-energy"' in text
+    assert 'id="figure-rules"' in text
+    assert all(row["name"] in text for row in content["tensors"])
+    assert f"{content['summary']['tensors']} tensors: " in text
+    assert "In the median matrix 3 directions hold 0.90" in text
+    assert not (tmp_path / "page" / "adapter_config.json").exists()
+
+
+def test_a_page_that_cannot_be_written_is_one_line(cli, zoo, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    pair = ("updates", "--base-model", zoo / "llama", "--model", zoo / "llama-tuned")
+    code, _, err = cli(*pair, "--page", tmp_path / "file")
+    assert code == 2
+    assert "Give an out-path with room to write in." in err
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -360,3 +387,37 @@ def test_a_real_encoder_uses_nearly_all_of_its_rank(cli):
     near = [row["qk_identity_share"] for row in content["heads"]]
     assert (min(near), max(near)) == pytest.approx((-0.479, 0.367), abs=0.002)
     assert any("biases" in note for note in content["notes"])
+
+
+@pytest.mark.parametrize("command", [("heads",), ("neurons",), ("updates", "--base-model")])
+def test_an_unknown_device_is_refused_before_anything_is_read(cli, command, tmp_path):
+    more = ("--model", tmp_path) if command[0] == "updates" else ()
+    code, _, err = cli(*command, tmp_path, *more, "--device", "abacus")
+    assert code == 2
+    assert "Unknown device 'abacus'" in err
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_instruments_see_the_same_on_a_gpu(cli, zoo, tmp_path, name):
+    def seen(device):
+        found = json.loads(cli("heads", zoo / name, "--json", "--device", device)[1])["heads"]
+        pair = ("--base-model", zoo / name, "--model", zoo / f"{name}-tuned")
+        found += json.loads(cli("updates", *pair, "--json", "--device", device)[1])["tensors"]
+        data = ("--data", zoo / "ids.json", "--prune", 0.4, "--out-path", tmp_path / device)
+        neurons = json.loads(cli("neurons", zoo / name, *data, "--json", "--device", device)[1])
+        return found + neurons["blocks"] + neurons["curves"], neurons["pruned"]["loss"]
+
+    (rows, loss), (again, loss_again) = seen("cpu"), seen("cuda")
+    assert loss_again == pytest.approx(loss, rel=1e-3)
+    for row, other in zip(rows, again, strict=True):
+        for key in row.keys() & {
+            "qk_effective_rank",
+            "ov_stable_rank",
+            "energy",
+            "signal_rank",
+            "median",
+            "loss",
+        }:
+            assert other[key] == pytest.approx(row[key], rel=1e-3), (key, row)

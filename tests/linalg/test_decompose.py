@@ -83,7 +83,7 @@ def test_the_bound_on_the_optimum_is_a_bound():
 @pytest.mark.parametrize("known", [True, False])
 def test_a_poor_subspace_is_caught(monkeypatch, known):
     """Stopped after one pass over a slowly falling spectrum, it goes the exact way and is right."""
-    monkeypatch.setattr(decompose, "PASSES", 1)
+    monkeypatch.setattr(decompose, "BLOCKS", 1)
     a = matrix(200, 300, 0.3)
     exact = torch.linalg.svdvals(a.double())
     factors = top_factors(a, 8, spectrum=exact if known else None)
@@ -102,3 +102,22 @@ def test_zero_and_full_rank_are_kept_whole():
 def test_a_rank_that_cannot_be_is_refused(rank):
     with pytest.raises(InputError, match=f"rank={rank}: a 30 × 40 matrix has 1 to 30"):
         top_factors(torch.zeros(30, 40), rank)
+
+
+def test_a_matrix_of_few_exact_directions_is_seen_whole_at_once(monkeypatch):
+    """Its Krylov space ends after one block: there is nothing to add, and nothing may be counted twice."""
+    monkeypatch.setattr(decompose, "_optimum_at_most", never)
+    a = torch.zeros(200, 300)
+    a[:3, :3] = torch.diag(torch.tensor([3.0, 2.0, 1.0]))
+    for rank, energy in ((1, 9.0), (2, 13.0), (5, 14.0)):
+        factors = top_factors(a, rank)
+        assert not factors.exact
+        assert factors.kept == pytest.approx(energy, rel=1e-5)
+        assert float((factors.left @ factors.right).square().sum()) == pytest.approx(energy, rel=1e-5)
+
+
+def test_a_spectrum_without_a_gap_needs_few_blocks(monkeypatch):
+    monkeypatch.setattr(decompose, "BLOCKS", 5)
+    a = matrix(700, 700, 0.5)
+    for spectrum in (None, torch.linalg.svdvals(a.double())):
+        assert not top_factors(a, 16, spectrum=spectrum).exact

@@ -244,6 +244,11 @@ class MlpBlock:
         down = self._read("down")
         assert up is not None
         assert down is not None
+        if not all(part is None or part.shape == down.T.shape for part in (up, gate)):
+            raise InputError(
+                f"{self.source.label}: {self.weights['down']} is {_size(down)} and does not fit what its neurons read "
+                f"({_size(up)}). The checkpoint is damaged, or the map names the wrong parts."
+            )
         return MlpWeights(
             w_up=up,
             w_gate=gate,
@@ -271,3 +276,7 @@ class MlpBlock:
 
     def _bias(self, role: str) -> Tensor | None:
         return self.source.tensor(self.biases[role]) if role in self.biases else None
+
+
+def _size(matrix: Tensor) -> str:
+    return " × ".join(map(str, matrix.shape))

@@ -34,7 +34,7 @@ class Rope:
         if self.kind == "default":
             return plain
         if self.kind == "linear":
-            return plain / float(given["factor"])
+            return plain / _number(given, "factor")
         if self.kind == "llama3":
             return _llama3(plain, given)
         raise InputError(
@@ -56,28 +56,43 @@ class Rope:
 
 def read_rope(config: Mapping[str, Any], head_dim: int, layer: int) -> Rope:
     """The rotation that a model's configuration describes, in its older and its newer spelling."""
-    given = config.get("rope_parameters") or {}
+    given = _settings(config, "rope_parameters")
     kinds = config.get("layer_types")
-    if isinstance(kinds, list) and layer < len(kinds) and isinstance(given.get(kinds[layer]), Mapping):
-        given = given[kinds[layer]]
-    scaling = config.get("rope_scaling") or {}
-    given = {**scaling, **given}
-    theta = given.get("rope_theta") or config.get("rope_theta") or config.get("rotary_emb_base") or 10_000.0
-    share = (
-        given.get("partial_rotary_factor")
-        or config.get("partial_rotary_factor")
-        or config.get("rotary_pct")
-        or 1.0
-    )
-    kind = given.get("rope_type") or given.get("type") or "default"
-    return Rope(
-        head_dim=head_dim, dims=int(head_dim * share), theta=float(theta), kind=kind, parameters=given
-    )
+    own = str(kinds[layer]) if isinstance(kinds, list) and layer < len(kinds) else None
+    if own is not None and isinstance(given.get(own), Mapping):
+        given = given[own]
+    given = {**_settings(config, "rope_scaling"), **given}
+    known = {**config, **given}
+    theta = _number(known, "rope_theta", "rotary_emb_base", default=10_000.0)
+    share = _number(known, "partial_rotary_factor", "rotary_pct", default=1.0)
+    if theta <= 0 or not 0 < share <= 1:
+        raise InputError(
+            f"config.json: RoPE with theta {theta:g} on a share {share:g} of a head's coordinates cannot be. "
+            "Save the model again with save_pretrained."
+        )
+    kind = str(given.get("rope_type") or given.get("type") or "default")
+    return Rope(head_dim=head_dim, dims=int(head_dim * share), theta=theta, kind=kind, parameters=given)
+
+
+def _settings(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object of the configuration, empty where there is none."""
+    found = config.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise InputError(f"config.json: {name} is {found!r}, not an object. Save the model again.")
+    return found
+
+
+def _number(given: Mapping[str, Any], *names: str, default: float | None = None) -> float:
+    """The first of the named settings that is given and not zero."""
+    found = next((given[name] for name in names if given.get(name)), default)
+    if not isinstance(found, int | float) or not math.isfinite(found):
+        raise InputError(f"config.json: {names[0]} is {found!r}, not a number. Save the model again.")
+    return float(found)
 
 
 def _llama3(plain: Tensor, given: Mapping[str, Any]) -> Tensor:
     """Low frequencies divided by `factor`, high ones kept, those between blended."""
-    factor, low, high = (float(given[key]) for key in ("factor", "low_freq_factor", "high_freq_factor"))
-    turns = float(given["original_max_position_embeddings"]) * plain / (2 * math.pi)
+    factor, low, high = (_number(given, key) for key in ("factor", "low_freq_factor", "high_freq_factor"))
+    turns = _number(given, "original_max_position_embeddings") * plain / (2 * math.pi)
     blend = ((turns - low) / (high - low)).clamp(0, 1)
     return (1 - blend) * plain / factor + blend * plain

@@ -22,6 +22,7 @@ from rankscope.core import InputError, suggest
 
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 INDEX = "model.safetensors.index.json"
+VALUES_AT_ONCE = 1 << 20
 PICKLES = (".bin", ".pt", ".pth")
 
 
@@ -66,7 +67,9 @@ class Source:
                 "Dequantise the model and save it in bfloat16 or float32 first."
             )
         value = self.read(name)
-        bad = int((~torch.isfinite(value)).sum())
+        flat = value.reshape(-1)  # in parts: the check takes several times the memory of what it checks
+        parts = (flat[start : start + VALUES_AT_ONCE] for start in range(0, len(flat), VALUES_AT_ONCE))
+        bad = sum(int((~torch.isfinite(part)).sum()) for part in parts)
         if bad:
             raise InputError(
                 f"{self.label}: {name} holds {bad} NaN or infinite value{'s' if bad > 1 else ''} of "
@@ -92,7 +95,9 @@ def open_source(
     if isinstance(model, Mapping):
         return _from_state_dict("the state dict", model, config)
     path = Path(model).expanduser()
-    if not path.exists():
+    with _plain_errors(path):
+        there = path.exists()
+    if not there:
         path = _from_hub(str(model), revision)
     with _plain_errors(path):
         if path.is_dir():
@@ -192,7 +197,7 @@ def _from_safetensors(
         )
 
     def read(name: str) -> Tensor:
-        with _open_safetensors(home[name]) as stored:
+        with _plain_errors(home[name]), _open_safetensors(home[name]) as stored:
             value: Tensor = stored.get_tensor(name)
             return value.clone()
 
@@ -203,6 +208,7 @@ def _from_safetensors(
 def _open_safetensors(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
+    path.open("rb").close()  # the library calls a file that may not be read a missing one
     try:
         with safe_open(str(path), framework="pt") as stored:
             yield stored

@@ -109,7 +109,7 @@ class Checkpoint:
         found = config.get(layout.heads)
         if found is None and self.source.module is not None:
             found = getattr(_submodule(self.source.module, name), layout.heads, None)
-        if not isinstance(found, int):
+        if not isinstance(found, int) or isinstance(found, bool):
             missing = "has no config.json" if self.source.config is None else "does not say"
             raise InputError(
                 f"{self.source.label} {missing}, so the number of heads ({layout.heads}) is unknown. "
@@ -148,7 +148,7 @@ def open_checkpoint(
 def find_layout(source: Source) -> Layout:
     """The layout of `source`, by its model type, else by the names of its tensors."""
     kind = (source.config or {}).get("model_type")
-    if kind in BY_MODEL_TYPE:
+    if isinstance(kind, str) and kind in BY_MODEL_TYPE:
         return BY_MODEL_TYPE[kind]
     guess = _by_names(source)
     if kind is None and guess is not None:

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from rich.console import Console
 
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.options import Csv, Device, Map, ModelArgument, Revision, read_map
+from rankscope.cli.options import Csv, Device, Map, ModelArgument, Revision, announce, read_map
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.lab.runner import check_device
 from rankscope.scope.heads import HeadScope, measure_heads
@@ -39,7 +38,7 @@ def heads(
     if csv is not None:
         write_csv(scope.table, csv)
     if out_path is not None:
-        _announce(_heads_page(model, scope, out_path))
+        announce(_heads_page(model, scope, out_path))
     if as_json:
         content = {"model": model, "offset": offset, "summary": scope.summary, "notes": scope.notes}
         emit(to_json({**content, "heads": records(scope.table)}))
@@ -77,7 +76,3 @@ def _heads_page(model: str, scope: HeadScope, folder: Path) -> Path:
         f"Heads of {model}", scope.sentences(), scope.notes, head_figures(scope), {"Every head": scope.table}
     )
     return write_scope_page(folder, page)
-
-
-def _announce(path: Path) -> None:
-    Console(stderr=True).print(f"Page: {path}", soft_wrap=True)

@@ -10,9 +10,19 @@ from rich.console import Console
 
 from rankscope.checkpoints import open_source
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.options import Csv, Map, ModelArgument, Revision, quiet_transformers, read_map
+from rankscope.cli.options import (
+    Csv,
+    Device,
+    Map,
+    ModelArgument,
+    Revision,
+    announce,
+    quiet_transformers,
+    read_map,
+)
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
+from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import refuse_existing
 from rankscope.scope.data import ACCEPTED, count_tokens, read_batches
 from rankscope.scope.fidelity import load_model
@@ -37,6 +47,7 @@ def neurons(
         float | None,
         typer.Option(help="Write a model without this share of every layer's smallest key-value groups."),
     ] = None,
+    device: Device = "cpu",
     as_json: AsJson = False,
     csv: Csv = None,
     out_path: Annotated[
@@ -45,6 +56,7 @@ def neurons(
     ] = None,
 ) -> None:
     """Which neurons and heads are small, and what does the loss say when they go?"""
+    check_device(device)
     pruning = prune is not None or prune_heads is not None
     if pruning and out_path is None:
         raise InputError("--prune and --prune-heads write a smaller model: say where with --out-path.")
@@ -53,7 +65,7 @@ def neurons(
     if pruning and out_path is not None:
         refuse_existing(out_path)
     source = open_source(model, revision=revision)
-    scope = measure_neurons(source, architecture=read_map(layout_map))
+    scope = measure_neurons(source, architecture=read_map(layout_map), device=device)
     if csv is not None:
         write_csv(scope.neurons, csv)
     if data is not None or pruning:
@@ -62,15 +74,15 @@ def neurons(
     curves = None
     if batches:
         with Console(stderr=True).status("silencing neurons"):
-            curves = pruning_curves(load_model(source), batches, architecture=read_map(layout_map))
+            running = load_model(source).to(device)
+            curves = pruning_curves(running, batches, architecture=read_map(layout_map))
     pruned = None
     if pruning and out_path is not None:
         pruned = prune_model(
-            source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches
+            source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches, device=device
         )
     if out_path is not None and not pruning:
-        path = _page(model, scope, curves, out_path)
-        Console(stderr=True).print(f"Page: {path}", soft_wrap=True)
+        announce(_page(model, scope, curves, out_path))
     if as_json:
         emit(to_json(_content(model, scope, curves, pruned)))
     else:

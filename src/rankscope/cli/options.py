@@ -32,6 +32,11 @@ def read_map(given: str | None) -> str | Layout | None:
     return read_layout(given)
 
 
+def announce(page: Path) -> None:
+    """Say where a page was written, apart from the results."""
+    Console(stderr=True).print(f"Page: {page}", soft_wrap=True)
+
+
 def quiet_transformers() -> None:
     """No progress bars and no advice of that library between our own lines."""
     logging = import_transformers().utils.logging

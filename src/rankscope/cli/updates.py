@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rankscope.checkpoints import Source, open_source
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.options import Csv, Device, Revision, quiet_transformers, tensor_bar
+from rankscope.cli.options import Csv, Device, Revision, announce, quiet_transformers, tensor_bar
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
 from rankscope.lab.runner import check_device
@@ -64,6 +64,7 @@ def updates(
     out_path: Annotated[
         Path | None, typer.Option(help="Write a verified PEFT adapter to this folder.")
     ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write a page with curves to this folder.")] = None,
 ) -> None:
     """What rank has the update from one checkpoint to another, and which rank would a LoRA need?
 
@@ -97,6 +98,8 @@ def updates(
             adapter = write_adapter(draft, out_path, device=device, progress=progress)
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
+    if page is not None:
+        announce(_page(base, tuned, scope, rules, draft, page))
     if as_json:
         emit(to_json(_content(base, tuned, asked, scope, rules, draft, adapter)))
     else:
@@ -153,20 +156,43 @@ def _draft(
 def _show(
     scope: UpdateScope, rules: pd.DataFrame, chosen: str, draft: Draft | None, adapter: Adapter | None
 ) -> None:
-    matrices = scope.table.dropna(subset=["effective_rank"]).sort_values("energy", ascending=False)
-    matrices = matrices.assign(share=matrices["energy"] / scope.summary["energy"])
-    shown = matrices[["name", "shape", "share", "effective_rank", "stable_rank"]].merge(rules, on="name")
+    shown = _matrices(scope, rules)
     more = f"; the {MOST_ROWS} largest of {len(shown)}, --csv has all" if len(shown) > MOST_ROWS else ""
     show_table(shown.head(MOST_ROWS), f"Updates of matrices, with the rank that each rule asks for{more}")
     show_table(energy_curve(scope), "Kept energy of one rank shared by all matrices")
-    statuses = ", ".join(f"{count} {status}" for status, count in scope.summary["status"].items())
-    emit(f"{scope.summary['tensors']} tensors: {statuses}.")
+    for sentence in scope.sentences():
+        emit(sentence)
     if draft is None:
         return
     show_table(draft.plan.coverage, f"Coverage of ‖ΔW‖² by an adapter ({draft.plan.profile}, {chosen})")
     emit(f"{lora_config_text(draft.config)}\n# axolotl\n{axolotl_text(draft.config)}")
     if adapter is not None and adapter.fidelity is not None:
         emit(f"Adapter: {adapter.path}\n{adapter.fidelity.sentence()}")
+
+
+def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
+    """A row a matrix, the largest update first, with the ranks of every rule."""
+    matrices = scope.table.dropna(subset=["effective_rank"]).sort_values("energy", ascending=False)
+    matrices = matrices.assign(share=matrices["energy"] / scope.summary["energy"])
+    return matrices[["name", "shape", "share", "effective_rank", "stable_rank"]].merge(rules, on="name")
+
+
+def _page(
+    base: Source, tuned: Source, scope: UpdateScope, rules: pd.DataFrame, draft: Draft | None, folder: Path
+) -> Path:
+    from rankscope.report import ScopePage, write_scope_page
+    from rankscope.scope.figures import update_figures
+
+    matrices = _matrices(scope, rules)
+    tables = {"Every matrix": matrices, "Kept energy of one rank shared by all matrices": energy_curve(scope)}
+    if draft is not None:
+        tables["Coverage of an adapter"] = draft.plan.coverage
+    tables["Every tensor"] = scope.table
+    ordered = rules.set_index("name").loc[matrices["name"]].reset_index()
+    title = f"Updates from {base.label} to {tuned.label}"
+    return write_scope_page(
+        folder, ScopePage(title, scope.sentences(), (), update_figures(scope, ordered), tables)
+    )
 
 
 def _content(

@@ -1,6 +1,7 @@
 """The page of one instrument: findings, what they leave out, charts and the whole table."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def write_scope_page(folder: Path, page: ScopePage) -> Path:
             tables=[_table(title, frame) for title, frame in page.tables.items()],
         )
     except OSError as error:
+        with suppress(OSError):
+            (folder / "index.part").unlink()
         raise InputError(
             f"{folder}: {error.strerror or error}. Give an out-path with room to write in."
         ) from None

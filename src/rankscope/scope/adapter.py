@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -262,8 +263,9 @@ def written_whole(out: Path) -> Iterator[Path]:
         draft.mkdir(parents=True)
         yield draft
         os.replace(draft, out)
-    except OSError as error:
-        raise InputError(f"{out}: {error.strerror or error}. Nothing was written.") from None
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(f"{out}: {reason}. Nothing was written.") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

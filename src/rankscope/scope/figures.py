@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 
 import pandas as pd
+from torch import Tensor
 
-from rankscope.lab.figure import Colours, Figure, HeatMap, Panel, Series
+from rankscope.lab.figure import Colours, Figure, HeatMap, Mark, Panel, Series
 from rankscope.scope.heads import HeadScope
 from rankscope.scope.neurons import NeuronScope
+from rankscope.scope.rules import energy_curve
+from rankscope.scope.updates import UpdateScope
 
 MOST_MARKED = 16
 MOST_POINTS = 200
 MOST_CURVES = 12
+MOST_SPECTRA = 6
 
 
 def head_figures(scope: HeadScope) -> list[Figure]:
@@ -44,6 +48,36 @@ def head_figures(scope: HeadScope) -> list[Figure]:
             )
         )
     return figures
+
+
+def update_figures(scope: UpdateScope, rules: pd.DataFrame) -> list[Figure]:
+    """Kept energy against parameters, the spectra of the largest updates, and what every rule asks of every matrix."""
+    kept = energy_curve(scope)
+    curve = Series("one rank for all matrices", kept["parameters"].tolist(), kept["kept_energy"].tolist())
+    largest = scope.table.dropna(subset=["effective_rank"]).nlargest(MOST_SPECTRA, "energy")["name"]
+    spectra = [Series(str(name), *_relative_spectrum(scope.spectra[str(name)])) for name in largest]
+    places = [float(place + 1) for place in range(len(rules))]
+    asked = [Series(str(rule), places, rules[rule].tolist(), mark=Mark.POINTS) for rule in rules.columns[1:]]
+    return [
+        Figure(
+            "energy",
+            "How much of the update a rank keeps",
+            "",
+            "Left: the share of ‖ΔW‖² that adapters of rank 1, 2, 4, … hold against their parameters. Right: singular values "
+            f"of the {len(spectra)} largest updates, each over its first; where they fall off, rank ends.",
+            [
+                Panel("kept energy", "parameters of the adapter", "share of ‖ΔW‖²", [curve], log_x=True),
+                Panel("spectra", "place", "σ_i / σ₁", spectra, log_x=True, log_y=True),
+            ],
+        ),
+        Figure(
+            "rules",
+            "The rank that each rule asks for",
+            "",
+            "The matrices in the order of the table below; a matrix of which a rule wants nothing stands at 0.",
+            [Panel("ranks", "matrix", "rank", asked)],
+        ),
+    ]
 
 
 def neuron_figures(scope: NeuronScope, curves: pd.DataFrame | None) -> list[Figure]:
@@ -105,3 +139,10 @@ def _sorted_curve(magnitudes: pd.Series[float]) -> tuple[list[float], list[float
     step = max(1, len(ordered) // MOST_POINTS)
     places = range(0, len(ordered), step)
     return [(place + 1) / len(ordered) for place in places], [float(ordered[place]) for place in places]
+
+
+def _relative_spectrum(values: Tensor) -> tuple[list[float], list[float]]:
+    """Places and values over the largest, thinned to what a chart can show; what is zero has no logarithm."""
+    step = max(1, len(values) // MOST_POINTS)
+    shown = [(place, value) for place, value in enumerate((values / values[0]).tolist()[::step]) if value > 0]
+    return [float(step * place + 1) for place, _ in shown], [value for _, value in shown]

@@ -55,6 +55,7 @@ def measure_neurons(
     heads: int | None = None,
     config: Mapping[str, Any] | None = None,
     revision: str | None = None,
+    device: str | torch.device = "cpu",
 ) -> NeuronScope:
     """The magnitude of every MLP neuron and every attention head."""
     checkpoint = open_checkpoint(
@@ -65,8 +66,8 @@ def measure_neurons(
             f"{checkpoint.source.label}: no MLP block of the layout {checkpoint.layout.name!r}. "
             "Say where they are with a layout that has mlps: architecture=Layout(...), or a JSON file with --map."
         )
-    neurons = pd.concat([_neuron_rows(block) for block in checkpoint.mlps], ignore_index=True)
-    by_head = head_magnitudes(checkpoint)
+    neurons = pd.concat([_neuron_rows(block, device) for block in checkpoint.mlps], ignore_index=True)
+    by_head = head_magnitudes(checkpoint, device)
     keys = ["stack", "layer", "expert"]
     blocks = [
         {**dict(zip(keys, place, strict=True)), **_spread(torch.tensor(rows["magnitude"].to_numpy()))}
@@ -83,24 +84,26 @@ def measure_neurons(
     return NeuronScope(neurons, by_head, table, summary)
 
 
-def neuron_magnitudes(block: MlpBlock) -> Float[Tensor, "part hidden"]:
+def neuron_magnitudes(
+    block: MlpBlock, device: str | torch.device | None = None
+) -> Float[Tensor, "part hidden"]:
     """The norms of what each neuron reads and writes, and their product, which rescaling does not move.
 
     A gated neuron reads through two rows; its incoming norm is that of both together.
     """
     weights = block.load()
-    incoming = weights.w_up.square().sum(1)
+    incoming = weights.w_up.to(device).square().sum(1)
     if weights.w_gate is not None:
-        incoming = incoming + weights.w_gate.square().sum(1)
-    incoming, outgoing = incoming.sqrt(), weights.w_down.norm(dim=0)
+        incoming = incoming + weights.w_gate.to(device).square().sum(1)
+    incoming, outgoing = incoming.sqrt(), weights.w_down.to(device).norm(dim=0)
     return torch.stack([incoming, outgoing, incoming * outgoing])
 
 
-def head_magnitudes(checkpoint: Checkpoint) -> pd.DataFrame:
+def head_magnitudes(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> pd.DataFrame:
     """The norm of every head's OV product, and the key-value group it belongs to."""
     rows = []
     for block in checkpoint.attention:
-        _, ov = products(block, block.load())
+        _, ov = products(block, block.load(), device=device)
         norms = ov.spectrum().square().sum(-1).sqrt()
         for head, norm in enumerate(norms.tolist()):
             group = head * block.groups // block.heads
@@ -133,7 +136,7 @@ def pruning_curves(
     seed: int = 0,
     architecture: str | Layout | None = None,
 ) -> pd.DataFrame:
-    """The loss after silencing a fraction of every block's neurons, in each order."""
+    """The loss after silencing a fraction of every block's neurons, in each order, on the model's device."""
     rows = []
     for order in orders:
         for fraction in fractions:
@@ -174,13 +177,14 @@ def ranking(block: MlpBlock, order: Order, seed: int = 0) -> Tensor:
 
 
 def mean_loss(model: Any, batches: Sequence[Batch]) -> float:
-    """The mean loss over batches; a language model's labels are its own tokens where none are given."""
+    """The mean loss over batches, on the model's device; a language model's labels are its tokens if none are given."""
     if not batches:
         raise InputError("No batches: give at least one to measure a loss on.")
     model.eval()
+    device = next(model.parameters()).device
     total = 0.0
     for batch in batches:
-        given = dict(batch)
+        given = {name: value.to(device) for name, value in batch.items()}
         if "labels" not in given and "input_ids" in given:
             given["labels"] = given["input_ids"]
         try:
@@ -201,8 +205,8 @@ def mean_loss(model: Any, batches: Sequence[Batch]) -> float:
     return total / len(batches)
 
 
-def _neuron_rows(block: MlpBlock) -> pd.DataFrame:
-    incoming, outgoing, magnitude = neuron_magnitudes(block)
+def _neuron_rows(block: MlpBlock, device: str | torch.device) -> pd.DataFrame:
+    incoming, outgoing, magnitude = neuron_magnitudes(block, device)
     return pd.DataFrame(
         {
             "stack": block.stack,

