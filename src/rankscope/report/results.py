@@ -134,7 +134,7 @@ def boxes(axes: Mapping[str, Sequence[Hashable]], points: Collection[tuple[Hasha
     """Points of a grid in the fewest words: every axis is tried first, labels with the same rest go together.
 
     >>> boxes({"rank": (1, 64), "layers": (1, 3, 5)}, [(64, 1), (1, 3), (64, 3), (1, 5), (64, 5)])
-    ['layers 1 with rank 64', 'layers 3, 5']
+    ['layers 1 · rank 64', 'layers 3, 5']
     """
     if len(points) == math.prod(map(len, axes.values())):
         return [""]
@@ -151,7 +151,7 @@ def boxes(axes: Mapping[str, Sequence[Hashable]], points: Collection[tuple[Hasha
         found = []
         for rest, group in alike.items():
             words = f"{name} {', '.join(map(str, group))}" if len(group) < len(labels) else ""
-            found += [" with ".join(filter(None, (words, more))) for more in boxes(others, rest)]
+            found += [" · ".join(filter(None, (words, more))) for more in boxes(others, rest)]
         tried.append(found)
     return min(tried, key=lambda found: len("; ".join(found)))
 

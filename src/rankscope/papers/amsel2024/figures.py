@@ -198,16 +198,25 @@ def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], s
     for layers in sorted({*table["layers"], *_published(table, figure)["layers"]}):
         rows = table[table["layers"] == layers]
         title = f"{layers} layer{'s' * (layers != 1)}{'' if len(rows) else ' (not run)'}"
-        series = [*_lines(rows, by, "rank", name), *_behind(table, figure, by, layers=layers)]
+        lines = _lines(rows, by, "rank", name, _values(table, by)) if len(rows) else []
+        series = [*lines, *_behind(table, figure, by, layers=layers)]
         panels.append(Panel(title, "rank", "error", series, log_x=True, log_y=True))
     return panels
 
 
-def _lines(table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str]) -> list[Series]:
-    """A curve for each value of `by`, over all cells; points of cells that did not train stand out beside it."""
-    series = [
-        curve(name(value), rows, x, "error") for value, rows in table.groupby(by, sort=by != "positions")
-    ]
+def _lines(
+    table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str], values: Sequence[Any] = ()
+) -> list[Series]:
+    """A curve for each value of `by`, over all cells; points of cells that did not train stand out beside it.
+
+    `values` may name some that the table does not have: they are named as not run, and no other takes their colour.
+    """
+    series = []
+    for value in values or _values(table, by):
+        rows = table[table[by] == value]
+        series.append(
+            curve(name(value), rows, x, "error") if len(rows) else Series(f"{name(value)} (not run)", [], [])
+        )
     lost = table[~table["trained"].astype(bool)]
     if len(lost):
         series.append(
@@ -215,6 +224,12 @@ def _lines(table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str]) -> 
                    mark=Mark.POINTS)
         )  # fmt: skip
     return series
+
+
+def _values(table: pd.DataFrame, by: str) -> list[Any]:
+    """The values of a column in order; kinds of positions as they come."""
+    values = list(dict.fromkeys(table[by]))
+    return values if by == "positions" else sorted(values)
 
 
 def _published(table: pd.DataFrame, figure: str) -> pd.DataFrame:
