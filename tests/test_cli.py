@@ -223,6 +223,7 @@ def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(monkeypa
     out, args = tmp_path / "run", ("--scale", "smoke", "--only", "amsel2024.hardmax")
     keep(tmp_path / "results", lambda rank, layers, budget, seed: layers == 1 and rank > 16)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rankscope.report.html.save_static", lambda figure, folder: None)
     assert call(monkeypatch, capsys, "reproduce", "amsel2024", *args, "--out", out)[0] == 0
     assert "at paper scale" not in (out / "amsel2024.hardmax.html").read_text(), "one claim's page is its own"
     Store(out).remember("selection", {"papers": ["amsel2024"], "scale": "smoke", "seeds": None})

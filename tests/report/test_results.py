@@ -6,14 +6,15 @@ import pandas as pd
 import pytest
 
 from rankscope.core import RankscopeError
-from rankscope.lab import Grid, Judgement, Verdict
+from rankscope.lab import Grid, Judgement, Scale, Verdict
 from rankscope.papers import PAPERS
 from rankscope.papers.amsel2024.claims import CLAIMS
 from rankscope.papers.amsel2024.experiments import FIG1
 from rankscope.report import write_report
 from rankscope.report.build import with_results
-from rankscope.report.html import Section
+from rankscope.report.html import Section, Unfinished
 from rankscope.report.results import Part, _judged, boxes, results_section
+from rankscope.report.static import save_static
 from tests.browser import errors
 from tests.report.kept import keep, provenance, records, talk_error
 
@@ -79,6 +80,41 @@ def test_a_claim_is_judged_without_a_cell_just_if_that_cell_cannot_change_its_ch
     assert 25 < matters < 75
 
 
+def test_the_best_of_the_ranks_is_not_known_without_one_of_them(tmp_path):
+    without = keep(tmp_path, lambda rank, layers, budget, seed: layers == 1 and rank != 2)
+    section = results_section(AMSEL, without)
+    assert short(section.judgements) == {"identity"}
+    (one,) = (item for item in section.unfinished if item.claim.id == "amsel2024.one-layer")
+    assert [check.what for check in one.so_far] == [f"error at full rank, budget {b}" for b in (1, 8, 64)]
+
+
+def test_a_claim_that_picks_its_rows_by_a_measured_value_is_not_judged_without_them():
+    claim = next(claim for claim in CLAIMS if claim.experiment == "amsel2024/two_points")
+    (experiment,) = (e for e in AMSEL.experiments(Scale.SMOKE) if e.name == claim.experiment)
+    cells = experiment.cells()
+    table = pd.DataFrame(
+        [
+            {
+                **dict(cell.point),
+                "seed": cell.seed,
+                "cell": cell.key(),
+                "heads": 4,
+                "floor": 0.1,
+                "error": 0.3,
+            }
+            for cell in cells
+        ]
+    )
+    assert isinstance(_judged(claim, Part(experiment, table, [], 0)), Judgement)
+    missing = [cell for cell in cells if dict(cell.point)["rank"] == 2]
+    some = table[table["rank"] != 2].reset_index(drop=True)
+    found = _judged(claim, Part(experiment, some, missing, 0))
+    assert isinstance(found, Unfinished)
+    assert [check.what for check in found.so_far] == [
+        f"error over floor, 4 heads of rank {rank}" for rank in (1, 4)
+    ]
+
+
 def test_a_cell_that_did_not_train_makes_a_claim_undecided_and_not_unfinished(tmp_path):
     folder = keep(tmp_path, one_layer)
     table = pd.read_parquet(folder / "amsel2024-figure1.parquet")
@@ -90,7 +126,7 @@ def test_a_cell_that_did_not_train_makes_a_claim_undecided_and_not_unfinished(tm
     assert len(verdicts) == 3
 
 
-def test_figure_1_marks_what_was_not_run_beside_the_talks_curves(partly):
+def test_figure_1_marks_what_was_not_run_beside_the_talks_curves(partly, tmp_path):
     figure, identity = results_section(AMSEL, partly).figures
     assert [panel.title for panel in figure.panels] == ["1 layer", "3 layers", "5 layers (not run)"]
     talk = [f"talk, budget {budget}" for budget in (1, 8, 64)]
@@ -98,6 +134,7 @@ def test_figure_1_marks_what_was_not_run_beside_the_talks_curves(partly):
     assert names == [["budget 1", "budget 8", *talk], ["budget 1 (not run)", "budget 8", *talk], talk]
     assert figure.panels[1].series[1].x == [4.0, 8.0, 16.0, 32.0, 64.0]
     assert identity.panels[0].series[0].x == ["1", "8"]
+    assert save_static(figure, tmp_path)[0].read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_a_full_rank_cell_there_is_no_figure_of_what_full_rank_learns(tmp_path):
@@ -151,12 +188,15 @@ def test_missing_points_are_told_in_few_words(points, words):
 
 
 @pytest.mark.browser
-def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, tmp_path):
+def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatch, tmp_path):
     section = results_section(AMSEL, keep(tmp_path, one_layer))
     (figure, _) = section.figures
     at_paper = replace(section, figures=[figure])
     quick = replace(at_paper, suffix="", figures=[replace(figure, id="amsel2024-1")])
+    drawn = []
+    monkeypatch.setattr("rankscope.report.html.save_static", lambda figure, folder: drawn.append(figure.id))
     page = write_report(tmp_path / "page", [quick, at_paper])
+    assert drawn == ["amsel2024-1", "amsel2024-1-paper"]
     browser.get(page.as_uri())
     ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     named = [name for name in ids if name.startswith(("figure-", "claim-", "chart-", "amsel2024"))]
@@ -172,8 +212,4 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, tmp_path):
     row = browser.find_element("id", "claim-amsel2024.depth-helps-paper")
     assert "not run in full" in row.text
     assert not row.find_elements("css selector", ".verdict")
-    assert {path.name for path in (tmp_path / "page" / "figures").glob("*.png")} == {
-        "amsel2024-1.png",
-        "amsel2024-1-paper.png",
-    }
     assert errors(browser) == []

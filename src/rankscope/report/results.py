@@ -107,7 +107,13 @@ def _filled(part: Part, values: Mapping[Any, Any]) -> pd.DataFrame:
         settings = {name: value for fields in cell.settings().values() for name, value in fields.items()}
         row = {**settings, **dict(cell.point), "seed": cell.seed, "cell": cell.key()}
         rows.append({name: row.get(str(name), value) for name, value in values.items()})
-    return pd.concat([part.table.astype(object), pd.DataFrame(rows).astype(object)]).infer_objects()
+    whole = pd.concat([part.table.astype(object), pd.DataFrame(rows).astype(object)], ignore_index=True)
+    kinds = {
+        name: kind
+        for name, kind in part.table.dtypes.items()
+        if kind.kind == "f" or whole[name].notna().all()
+    }
+    return whole.astype(kinds)  # elsewhere a whole number stays one beside what is missing
 
 
 def _notes(part: Part, provenance: pd.DataFrame) -> Iterator[str]:
