@@ -7,6 +7,7 @@ import pandas as pd
 from rankscope.papers.amsel2024.experiments import FIG1
 from rankscope.papers.amsel2024.figures import published
 
+TALK = published().query("figure == '1'").set_index(["layers", "budget", "rank"])["error"].to_dict()
 FIRST, SECOND = ("one commit", "2026-11-01T10:00:00Z"), ("another", "2026-11-03T11:00:00Z")
 
 
@@ -27,9 +28,8 @@ def records(cells, error):
 
 
 def talk_error(cell):
-    curves = published().set_index(["figure", "layers", "budget", "rank"])["error"]
     point = dict(cell.point)
-    return float(curves["1", point["layers"], point["budget"], point["rank"]]) * (1 + cell.seed / 100)
+    return TALK[point["layers"], point["budget"], point["rank"]] * (1 + cell.seed / 100)
 
 
 def provenance(cells):

@@ -139,8 +139,10 @@ def _notes(part: Part, provenance: pd.DataFrame) -> Iterator[str]:
 def boxes(axes: Mapping[str, Sequence[Hashable]], points: Collection[tuple[Hashable, ...]]) -> list[str]:
     """Points of a grid in the fewest words: every axis is tried first, labels with the same rest go together.
 
+    >>> boxes({"rank": (1, 64), "layers": (1, 3, 5)}, [(1, 3), (64, 3), (1, 5), (64, 5)])
+    ['layers 3, 5']
     >>> boxes({"rank": (1, 64), "layers": (1, 3, 5)}, [(64, 1), (1, 3), (64, 3), (1, 5), (64, 5)])
-    ['layers 1 · rank 64', 'layers 3, 5']
+    ['rank 1 · layers 3, 5', 'rank 64']
     """
     if len(points) == math.prod(map(len, axes.values())):
         return [""]
