@@ -7,7 +7,7 @@ OUT    ?= report
 
 .PHONY: reproduce test check lint setup clean
 
-reproduce: $(READY)  ## every paper at scale `quick`, then OUT/index.html
+reproduce: $(READY)  ## every paper at scale `quick`, and results/ beside it, then OUT/index.html
 	$(BIN)/rankscope reproduce --out $(OUT)
 
 test: check  ## the whole suite, after linting and type checks

@@ -11,6 +11,7 @@ from rankscope.lab import Scale, Store
 from rankscope.papers import PAPERS
 from rankscope.report.build import Selection
 from tests.command_line import call
+from tests.report.kept import keep
 
 
 @pytest.fixture(scope="session")
@@ -127,6 +128,17 @@ def test_claims_lists_every_claim(monkeypatch, capsys):
         ),
         (["reproduce", "--scale", "huge"], "'smoke', 'quick', 'paper'"),
         (["reproduce", "--sclae", "quick"], "--scale"),
+        (
+            ["reproduce", "--experiment", "amsel2024/figure2"],
+            "No experiment 'amsel2024/figure2'. Did you mean 'amsel2024/figure1'?",
+        ),
+        (["reproduce", "--where", "layers=1"], "name it with --experiment"),
+        (
+            ["reproduce", "--experiment", "amsel2024/figure1", "--where", "layers"],
+            "--where 'layers' is not AXIS=LABEL[,LABEL…], as layers=1 or rank=1,64.",
+        ),
+        (["reproduce", "--results", "nowhere"], "nowhere is no folder of tables. Make one with"),
+        (["reproduce", "--memory", "8"], "--memory limits a GPU, and device 'cpu' is none."),
         (["export", "--out", "nowhere"], "nowhere holds no run."),
         (["report", "--out", "nowhere"], "nowhere holds no run."),
         (["nonsense"], "nonsense"),
@@ -173,3 +185,56 @@ def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(tmp
     selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, "li2024.fig2")
     (experiment,) = selection.experiments(PAPERS["li2024"])
     pd.testing.assert_frame_equal(Store(tmp_path).table(experiment), Store(whole).table(experiment))
+
+
+def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(monkeypatch, capsys, tmp_path):
+    piece = ("reproduce", "amsel2024", "--scale", "smoke", "--experiment", "amsel2024/figure1")
+    piece += ("--where", "rank=1,4", "--where", "layers=1")
+    kept = tmp_path / "kept"
+    for place, budget in enumerate((1, 4), start=1):
+        out = tmp_path / f"run-{budget}"
+        code, printed, err = call(monkeypatch, capsys, *piece, "--where", f"budget={budget}", "--out", out)
+        assert (code, printed) == (0, "")
+        assert "4 trainings" in err
+        assert not (out / "index.html").exists(), "no page, no verdicts"
+        code, printed, _ = call(monkeypatch, capsys, "export", "--out", out, "--to", kept, "--no-csv")
+        assert code == 0
+        assert f"amsel2024-figure1.parquet: {4 * place} rows" in printed
+    table = pd.read_parquet(kept / "amsel2024-figure1.parquet")
+    assert set(zip(table["rank"], table["layers"], table["budget"], table["seed"], strict=True)) == {
+        (rank, 1, budget, seed) for rank in (1, 4) for budget in (1, 4) for seed in (0, 1)
+    }
+    assert sorted(path.name for path in kept.iterdir()) == ["amsel2024-figure1.parquet", "cells.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("layer=1", "no axis 'layer'. Did you mean 'layers'?"), ("layers=2", "Axis 'layers' has no '2'.")],
+)
+def test_a_piece_that_is_not_on_the_grid_runs_nothing(monkeypatch, capsys, tmp_path, where, message):
+    args = ("--scale", "smoke", "--experiment", "amsel2024/figure1", "--where", where, "--out", tmp_path)
+    code, out, err = call(monkeypatch, capsys, "reproduce", *args)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert Store(tmp_path).finished() == set()
+
+
+def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(monkeypatch, capsys, tmp_path):
+    out, args = tmp_path / "run", ("--scale", "smoke", "--only", "amsel2024.hardmax")
+    keep(tmp_path / "results", lambda rank, layers, budget, seed: layers == 1 and rank > 16)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rankscope.report.html.save_static", lambda figure, folder: None)
+    assert call(monkeypatch, capsys, "reproduce", "amsel2024", *args, "--out", out)[0] == 0
+    assert "at paper scale" not in (out / "amsel2024.hardmax.html").read_text(), "one claim's page is its own"
+    Store(out).remember("selection", {"papers": ["amsel2024"], "scale": "smoke", "seeds": None})
+    (tmp_path / "empty").mkdir()
+    for given, shown in (((), True), (("--results", tmp_path / "empty"), False)):
+        code, printed, _ = call(monkeypatch, capsys, "report", "--out", out, *given, "--json")
+        assert code == 0
+        assert [claim["experiment"] for claim in json.loads(printed)] == ["amsel2024/constructions"] * 4
+        text = (out / "index.html").read_text()
+        assert ("amsel2024 at paper scale" in text) == shown
+        assert (
+            "30 of 315 cells were run. Not run: layers 1 · rank 1, 2, 4, 8, 16; layers 3, 5." in text
+        ) == shown
+        assert ('href="figures/amsel2024-1-paper.png"' in text) == shown

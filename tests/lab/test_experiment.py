@@ -67,3 +67,27 @@ def test_keys_tell_cells_apart_and_nothing_else():
         c.key() for c in experiment(Grid(seed=range(3), heads=(1, 2))).cells()
     ]
     assert cells[0].key() != experiment(Grid(seed=range(3), heads=(1, 2)), name="other").cells()[0].key()
+
+
+def test_a_piece_of_a_grid_has_the_cells_of_the_whole():
+    grid = Grid(seed=range(2), size={"small": {}, "large": {"dim": 8}}, heads=(1, 2, 4))
+    whole = {cell.key(): cell.point for cell in experiment(grid).cells()}
+    piece = experiment(grid.where({"heads": ["4", "1"], "size": ["large"]})).cells()
+    assert [dict(cell.point) for cell in piece[::2]] == [
+        {"size": "large", "heads": heads} for heads in (1, 4)
+    ]
+    assert all(whole[cell.key()] == cell.point for cell in piece)
+    assert len(piece) == 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"head": ["1"]}, r"The grid has no axis 'head'\. Did you mean 'heads'\?"),
+        ({"heads": ["3"]}, r"Axis 'heads' has no '3'\. Known: 1, 2, 4\."),
+        ({"heads": []}, "Axis 'heads' is empty"),
+    ],
+)
+def test_a_piece_that_the_grid_does_not_have_is_an_error(wanted, message):
+    with pytest.raises(InputError, match=message):
+        Grid(seed=(0,), heads=(1, 2, 4)).where(wanted)

@@ -1,3 +1,4 @@
+import math
 import multiprocessing
 import os
 import random
@@ -5,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -12,7 +15,7 @@ import torch
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Store, run
-from rankscope.lab.runner import check_device, plan
+from rankscope.lab.runner import check_device, limit_memory, plan
 from rankscope.lab.store import FILE
 from tests.lab.toy import go, go_traced, toy
 
@@ -192,3 +195,41 @@ def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
 def test_a_device_that_is_not_there_is_an_error(device, message):
     with pytest.raises(InputError, match=message):
         check_device(device)
+
+
+def holding(most):
+    """The toy on a device whose memory holds `most` cells: the more at once, the faster, while they fit."""
+    return replace(toy(), probe=lambda cells, device: 0.01 if len(cells) <= most() else float("inf"))
+
+
+def test_no_group_is_larger_than_the_memory_and_each_limit_is_measured_for_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    room = {"cells": 8}
+    experiment, store = holding(lambda: room["cells"]), Store(tmp_path)
+
+    def largest(memory):
+        return max(len(group.cells) for group in plan([experiment], store, "cpu", memory).groups)
+
+    assert largest(64.0) == 8
+    room["cells"] = 2
+    assert largest(16.0) == 2
+    assert largest(64.0) == 8, "measured once and kept"
+    room["cells"] = 0
+    with pytest.raises(RankscopeError, match="toy: the memory of cpu is too small for one cell"):
+        largest(1.0)
+
+
+def test_a_limit_of_memory_is_a_share_of_the_gpus(monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=80 * 2**30)
+    )
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *args: given.append(args))
+    limit_memory("cuda", 20)
+    limit_memory("cuda:1", 80)
+    assert given == [(0.25, None), (1.0, 1)]
+    for wrong in (0, -1, 81, math.nan):
+        with pytest.raises(InputError, match=r"--memory .*: give more than 0 and at most 80\.0 GiB"):
+            limit_memory("cuda", wrong)
+    assert len(given) == 2

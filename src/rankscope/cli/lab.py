@@ -13,10 +13,18 @@ from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError
 from rankscope.lab import Judgement, Scale, Store, Verdict, run
 from rankscope.lab.claim import Claim
-from rankscope.lab.runner import Plan, check_device, plan
+from rankscope.lab.runner import Plan, check_device, limit_memory, plan
 from rankscope.lab.store import FILE
 from rankscope.papers import PAPERS, find
 
+Kept = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        help="A folder of exported tables at scale paper: the page shows them too. results/ here, if it exists.",
+    ),
+]
+RESULTS = Path("results")
 COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.UNDECIDED: "yellow"}
 
 
@@ -44,21 +52,29 @@ def reproduce(
         list[str] | None,
         typer.Option(help="A piece of that experiment's grid, as layers=1 or rank=1,64; may be given again."),
     ] = None,
+    results: Kept = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(help="GiB of a GPU's memory to use at most; all that is free if not given."),
+    ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
-    from rankscope.report.build import Selection, sections
+    from rankscope.report.build import Selection, sections, with_results
 
     selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
     check_device(device)
+    kept = _results(results)
+    if memory is not None:
+        limit_memory(device, memory)
     store = Store(out)
     if only is None:
         store.remember("selection", {"papers": papers or [], "scale": scale.value, "seeds": seeds})
     log = Console(stderr=True)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     with log.status("measuring group sizes"):
-        todo = plan(experiments, store, device)
+        todo = plan(experiments, store, device, memory)
     log.print(_cost(todo, scale, device), soft_wrap=True)
     _run(todo, store, device, log)
     if experiment is not None:
@@ -66,7 +82,8 @@ def reproduce(
         return
     made = sections(selection, store)
     _show([judgement for section in made for judgement in section.judgements], as_json)
-    log.print(f"Page: {_write(out, made, log, only or 'index')}", soft_wrap=True)
+    page = with_results(made, kept if only is None else None)
+    log.print(f"Page: {_write(out, page, log, only or 'index')}", soft_wrap=True)
     if strict and any(j.verdict is Verdict.FAILS for section in made for j in section.judgements):
         raise typer.Exit(1)
 
@@ -90,29 +107,28 @@ def export(
     to: Annotated[
         Path | None, typer.Option(help="Where to write; the run folder's export/ if not given.")
     ] = None,
+    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="A CSV beside every Parquet file.")] = True,
 ) -> None:
-    """Write every experiment's table, and the provenance of every cell, as Parquet and CSV."""
+    """Write every experiment's table, and the provenance of its cells, as Parquet and CSV.
+
+    With --to, cells that the folder has from before, and this run does not have, stay in its tables.
+    """
+    from rankscope.report.tables import export_tables
+
     store = _existing(out)
     target = to or out / "export"
-    target.mkdir(parents=True, exist_ok=True)
     selection = _remembered(store)
-    frames = {
-        e.name.replace("/", "-"): store.table(e)
-        for paper in selection.papers
-        for e in selection.experiments(paper)
-    }
-    for name, frame in {**frames, "cells": store.provenance()}.items():
-        if len(frame):
-            frame.to_parquet(target / f"{name}.parquet", index=False)
-            frame.to_csv(target / f"{name}.csv", index=False)
-            emit(f"{target / name}.parquet, .csv: {len(frame)} rows")
+    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    for name, rows in export_tables(target, experiments, store, add=to is not None, csv=csv).items():
+        emit(f"{target / name}.parquet{', .csv' * csv}: {rows} rows")
 
 
 @app.command()
-def report(out: Out = Path("report"), as_json: AsJson = False) -> None:
+def report(out: Out = Path("report"), results: Kept = None, as_json: AsJson = False) -> None:
     """Write the page again from the store, without running anything."""
-    from rankscope.report.build import sections
+    from rankscope.report.build import sections, with_results
 
+    kept = _results(results)
     made = sections(_remembered(_existing(out)), Store(out))
     if not made:
         raise InputError(
@@ -120,7 +136,7 @@ def report(out: Out = Path("report"), as_json: AsJson = False) -> None:
         )
     _show([judgement for section in made for judgement in section.judgements], as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {_write(out, made, log)}", soft_wrap=True)
+    log.print(f"Page: {_write(out, with_results(made, kept), log)}", soft_wrap=True)
 
 
 def _axes(where: list[str]) -> dict[str, list[str]]:
@@ -132,6 +148,15 @@ def _axes(where: list[str]) -> dict[str, list[str]]:
             raise InputError(f"--where {piece!r} is not AXIS=LABEL[,LABEL…], as layers=1 or rank=1,64.")
         axes[name] = labels.split(",")
     return axes
+
+
+def _results(given: Path | None) -> Path | None:
+    """The folder of tables to show: the one that was named, or results/ where it exists."""
+    if given is None:
+        return RESULTS if RESULTS.is_dir() else None
+    if not given.is_dir():
+        raise InputError(f"{given} is no folder of tables. Make one with rankscope export --to {given}.")
+    return given
 
 
 def _run(todo: Plan, store: Store, device: str, log: Console) -> None:

@@ -1,5 +1,6 @@
 """The local runner: groups cells that can train together, measures the best group size, uses every core."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from rankscope.core import InputError
+from rankscope.core import InputError, RankscopeError
 from rankscope.lab.experiment import Cell, Experiment, Outcome, Progress
 from rankscope.lab.provenance import device_name, peak_memory
 from rankscope.lab.store import Cost, Store
@@ -59,8 +60,21 @@ def check_device(device: str) -> str:
     return device
 
 
-def plan(experiments: Sequence[Experiment], store: Store, device: str) -> Plan:
-    """Group the unfinished cells. Group sizes are measured once per shape and kept in the store.
+def limit_memory(device: str, gibibytes: float) -> None:
+    """Let this process hold no more of a GPU's memory: a stack that needs more fails its probe, and is not chosen."""
+    if torch.device(device).type != "cuda":
+        raise InputError(
+            f"--memory limits a GPU, and device {device!r} is none. Leave it out, or use --device cuda."
+        )
+    total = torch.cuda.get_device_properties(device).total_memory
+    share = gibibytes * 2**30 / total
+    if not 0 < share <= 1:
+        raise InputError(f"--memory {gibibytes:g}: give more than 0 and at most {total / 2**30:.1f} GiB.")
+    torch.cuda.set_per_process_memory_fraction(share, torch.device(device).index)
+
+
+def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: float | None = None) -> Plan:
+    """Group the unfinished cells. Group sizes are measured once per shape and limit of memory, and kept in the store.
 
     Groups are cut from the whole grid, not from what is left of it, so a run that was killed and started again
     trains the same members side by side and ends with the identical table.
@@ -77,7 +91,7 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str) -> Plan:
         for shape, members in shapes.items():
             if all(cell.key() in done for cell in members):
                 continue
-            size, seconds = _group_size(experiment, shape, members, store, device, workers)
+            size, seconds = _group_size(experiment, shape, members, store, device, workers, memory)
             for start in range(0, len(members), size):
                 left = tuple(cell for cell in members[start : start + size] if cell.key() not in done)
                 if left:
@@ -139,13 +153,15 @@ def _run_group(
 
 
 def _group_size(
-    experiment: Experiment, shape: Hashable, members: Sequence[Cell], store: Store, device: str, workers: int
-) -> tuple[int, float]:
+    experiment: Experiment, shape: Hashable, members: Sequence[Cell], store: Store, device: str, workers: int,
+    memory: float | None,
+) -> tuple[int, float]:  # fmt: skip
     """The group size with the least time per member and step, and that time.
 
     All workers are timed at once, as they will run: small groups keep the interpreter busy, and there is one of it.
     """
-    name = f"group size: {device} {workers} {shape!r}"
+    within = "" if memory is None else f" within {memory:g} GiB"
+    name = f"group size: {device}{within} {workers} {shape!r}"
     known = store.note(name)
     if known is not None:
         return int(known[0]), float(known[1])
@@ -159,6 +175,10 @@ def _group_size(
                 best_size, best_seconds = size, seconds
             elif seconds > 1.25 * best_seconds:  # past the cache: larger stacks only get slower
                 break
+    if math.isinf(best_seconds):
+        raise RankscopeError(
+            f"{experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
+        )
     size, seconds = store.settle(name, [best_size, best_seconds])
     return int(size), float(seconds)
 

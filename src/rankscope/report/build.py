@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from rankscope.core import InputError, suggest
 from rankscope.lab import Claim, Experiment, Paper, Scale, Store, judge
 from rankscope.lab.paper import Results
 from rankscope.report.html import Section
+from rankscope.report.results import results_section
 
 
 @dataclass(frozen=True)
@@ -78,3 +80,11 @@ def sections(selection: Selection, store: Store) -> list[Section]:
             )
         )
     return [section for section in made if section.judgements]
+
+
+def with_results(made: Sequence[Section], folder: Path | None) -> list[Section]:
+    """Each paper's section, followed by what a folder of tables has of the paper at its own sizes."""
+    if folder is None:
+        return list(made)
+    pairs = [(section, results_section(section.paper, folder)) for section in made]
+    return [section for pair in pairs for section in pair if section is not None]

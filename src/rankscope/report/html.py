@@ -13,7 +13,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 import rankscope
-from rankscope.lab.claim import Judgement, Verdict
+from rankscope.lab.claim import Check, Claim, Judgement, Verdict
 from rankscope.lab.figure import Figure
 from rankscope.lab.paper import Paper
 from rankscope.report.charts import chart_html
@@ -21,14 +21,25 @@ from rankscope.report.static import save_static
 
 
 @dataclass(frozen=True)
+class Unfinished:
+    """A claim without a verdict, since cells that it needs have not been run; `so_far` are checks that need none."""
+
+    claim: Claim
+    so_far: Sequence[Check]
+
+
+@dataclass(frozen=True)
 class Section:
-    """One paper on the page."""
+    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section."""
 
     paper: Paper
     scale: str
     judgements: Sequence[Judgement]
     figures: Sequence[Figure]
     provenance: pd.DataFrame
+    notes: Sequence[str] = ()
+    unfinished: Sequence[Unfinished] = ()
+    suffix: str = ""
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, name: str = "index") -> Path:
@@ -62,18 +73,21 @@ def _section(section: Section) -> dict[str, object]:
     return {
         "paper": section.paper,
         "scale": section.scale,
+        "suffix": section.suffix,
+        "notes": section.notes,
         "counts": Counter(judgement.verdict for judgement in section.judgements),
         "verdicts": list(Verdict),
         "claims": [
-            {"judgement": judgement, "linked": judgement.claim.figure in drawn}
+            {"judgement": judgement, "linked": judgement.claim.figure + section.suffix in drawn}
             for judgement in section.judgements
         ],
+        "unfinished": section.unfinished,
         "figures": [
             {
                 "figure": figure,
                 "chart": Markup(chart_html(figure)),  # every name in it was escaped there
                 "runs": [_run(name, section.provenance) for name in figure.experiments],
-                "claims": [j for j in section.judgements if j.claim.figure == figure.id],
+                "claims": [j for j in section.judgements if j.claim.figure + section.suffix == figure.id],
             }
             for figure in section.figures
         ],

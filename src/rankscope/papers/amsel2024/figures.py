@@ -19,7 +19,7 @@ UNTRAINED = (
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run, and the survey, which needs none."""
-    made: dict[str, Sequence[Callable[[pd.DataFrame], Figure]]] = {
+    made: dict[str, Sequence[Callable[[pd.DataFrame], Figure | None]]] = {
         "figure1": (_figure_1, _identity),
         "positions": (_positions,),
         "tokens": (_tokens,),
@@ -33,7 +33,7 @@ def figures(results: Results) -> list[Figure]:
         for function in functions
         if f"amsel2024/{name}" in results.tables
     ]
-    return [*drawn, survey_figure()]
+    return [*(figure for figure in drawn if figure), survey_figure()]
 
 
 def published() -> pd.DataFrame:
@@ -43,26 +43,21 @@ def published() -> pd.DataFrame:
 
 
 def _figure_1(table: pd.DataFrame) -> Figure:
-    panels = []
-    for layers, rows in table.groupby("layers", sort=True):
-        series = _lines(rows, "budget", "rank", lambda budget: f"budget {budget}")
-        panels.append(
-            Panel(f"{layers} layer{'s' * (layers != 1)}", "rank", "error",
-                  [*series, *_behind(table, "1", "budget", layers=layers)], log_x=True, log_y=True)
-        )  # fmt: skip
     return Figure(
         id="amsel2024-1",
         title="Figure 1: rank, depth and parameters",
         paper_says="One layer: full rank is necessary and sufficient. More layers: low rank does ok, but is still much "
         "weaker. Along a line every model has the same parameters.",
         caption=f"{MEANS} heads = budget·dim/rank. {UNTRAINED} {_sizes(table)}",
-        panels=panels,
+        panels=_by_depth(table, "1", "budget", lambda budget: f"budget {budget}"),
         experiments=("amsel2024/figure1",),
     )
 
 
-def _identity(table: pd.DataFrame) -> Figure:
+def _identity(table: pd.DataFrame) -> Figure | None:
     full = table[(table["layers"] == 1) & (table["rank"] == table["dim"])]
+    if full.empty:
+        return None
 
     def panel(title: str, y_label: str, column: str) -> Panel:
         points = curve("measured", full, "budget", column, mark=Mark.POINTS, labels=True)
@@ -84,13 +79,6 @@ def _identity(table: pd.DataFrame) -> Figure:
 
 
 def _positions(table: pd.DataFrame) -> Figure:
-    panels = []
-    for layers, rows in table.groupby("layers", sort=True):
-        series = _lines(rows, "positions", "rank", str)
-        panels.append(
-            Panel(f"{layers} layer{'s' * (layers != 1)}", "rank", "error",
-                  [*series, *_behind(table, "positions", "positions", layers=layers)], log_x=True, log_y=True)
-        )  # fmt: skip
     return Figure(
         id="amsel2024-positions",
         title="Positional encodings",
@@ -98,7 +86,7 @@ def _positions(table: pd.DataFrame) -> Figure:
         "and with several let low rank overcome its bottleneck.",
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
         f"{UNTRAINED} {_sizes(table)}",
-        panels=panels,
+        panels=_by_depth(table, "positions", "positions", str),
         experiments=("amsel2024/positions",),
     )
 
@@ -204,11 +192,31 @@ def survey_figure() -> Figure:
     )  # fmt: skip
 
 
-def _lines(table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str]) -> list[Series]:
-    """A curve for each value of `by`, over all cells; points of cells that did not train stand out beside it."""
-    series = [
-        curve(name(value), rows, x, "error") for value, rows in table.groupby(by, sort=by != "positions")
-    ]
+def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], str]) -> list[Panel]:
+    """Error over rank, a panel a depth: of the table and, where our sizes are the talk's, of its figure."""
+    panels = []
+    for layers in sorted({*table["layers"], *_published(table, figure)["layers"]}):
+        rows = table[table["layers"] == layers]
+        title = f"{layers} layer{'s' * (layers != 1)}{'' if len(rows) else ' (not run)'}"
+        lines = _lines(rows, by, "rank", name, _values(table, by)) if len(rows) else []
+        series = [*lines, *_behind(table, figure, by, layers=layers)]
+        panels.append(Panel(title, "rank", "error", series, log_x=True, log_y=True))
+    return panels
+
+
+def _lines(
+    table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str], values: Sequence[Any] = ()
+) -> list[Series]:
+    """A curve for each value of `by`, over all cells; points of cells that did not train stand out beside it.
+
+    `values` may name some that the table does not have: they are named as not run, and no other takes their colour.
+    """
+    series = []
+    for value in values or _values(table, by):
+        rows = table[table[by] == value]
+        series.append(
+            curve(name(value), rows, x, "error") if len(rows) else Series(f"{name(value)} (not run)", [], [])
+        )
     lost = table[~table["trained"].astype(bool)]
     if len(lost):
         series.append(
@@ -218,12 +226,22 @@ def _lines(table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str]) -> 
     return series
 
 
+def _values(table: pd.DataFrame, by: str) -> list[Any]:
+    """The values of a column in order; kinds of positions as they come."""
+    values = list(dict.fromkeys(table[by]))
+    return values if by == "positions" else sorted(values)
+
+
+def _published(table: pd.DataFrame, figure: str) -> pd.DataFrame:
+    """The talk's rows of a figure, where our sizes are the talk's."""
+    rows = published()
+    ours = bool(table["dim"].iloc[0] == PUBLISHED_DIM)
+    return rows[(rows["figure"] == figure) & ours]
+
+
 def _behind(table: pd.DataFrame, figure: str, by: str, **where: object) -> list[Series]:
     """The published curves, where our sizes are the talk's."""
-    if table["dim"].iloc[0] != PUBLISHED_DIM:
-        return []
-    rows = published()
-    rows = rows[rows["figure"] == figure]
+    rows = _published(table, figure)
     for column, value in where.items():
         rows = rows[rows[column] == value]
     return [

@@ -1,0 +1,99 @@
+"""A folder of tables as Parquet, with CSV twins if wanted: every export adds to it, and the page reads it again."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from rankscope.core import InputError, RankscopeError
+from rankscope.lab import Experiment, Store
+
+CELLS = "cells"
+"""The table of settings and provenance, a row a cell."""
+
+
+def export_tables(
+    folder: Path, experiments: Sequence[Experiment], store: Store, *, add: bool, csv: bool = True
+) -> dict[str, int]:
+    """Write the store's cells as tables, and how many rows each has.
+
+    To add is to keep the rows, and the provenance, of cells that the folder has and the store has not.
+    """
+
+    def kept(name: str, key: str) -> pd.DataFrame | None:
+        return read_table(folder, name, key) if add else None
+
+    written, exported = {}, set()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for experiment in experiments:
+            found = store.table(experiment)
+            if len(found):
+                exported |= set(found["cell"])
+                name = table_name(experiment.name)
+                table = _in_order(experiment, _added(kept(name, "cell"), found, "cell"))
+                written[name] = _write(folder, name, table, csv)
+        cells = store.provenance()
+        cells = _added(kept(CELLS, "key"), cells[cells["key"].isin(exported)], "key")
+        if written:
+            written[CELLS] = _write(
+                folder, CELLS, cells.sort_values(["experiment", "key"], ignore_index=True), csv
+            )
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror or error}. Give a --to with room to write in.") from None
+    return written
+
+
+def table_name(experiment: str) -> str:
+    """What an experiment's table is called.
+
+    >>> table_name("amsel2024/figure1")
+    'amsel2024-figure1'
+    """
+    return experiment.replace("/", "-")
+
+
+def read_table(folder: Path, name: str, key: str) -> pd.DataFrame | None:
+    """A table of the folder, or None where it has none; `key` is the column that names the cell."""
+    path = folder / f"{name}.parquet"
+    if not path.exists():
+        return None
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise RankscopeError(f"{path} cannot be read ({reason}). Restore it, or move it away.") from None
+    if key not in table:
+        raise RankscopeError(
+            f"{path} has no column {key!r}: rankscope export did not write it. Move it away."
+        )
+    return table
+
+
+def _added(kept: pd.DataFrame | None, found: pd.DataFrame, key: str) -> pd.DataFrame:
+    """The rows found, and the kept ones of other cells."""
+    if kept is None:
+        return found
+    others = kept[~kept[key].isin(set(found[key]))]
+    return pd.concat([others, found], ignore_index=True) if len(others) else found
+
+
+def _in_order(experiment: Experiment, table: pd.DataFrame) -> pd.DataFrame:
+    """The cells as the grid has them, then those of other settings."""
+    place = {cell.key(): number for number, cell in enumerate(experiment.cells())}
+    return table.sort_values("cell", key=lambda cells: cells.map(place), kind="stable", ignore_index=True)
+
+
+def _write(folder: Path, name: str, table: pd.DataFrame, csv: bool) -> int:
+    """Each file is replaced in one move."""
+    writers: dict[str, Callable[[Path], object]] = {
+        "parquet": lambda path: table.to_parquet(path, index=False)
+    }
+    if csv:
+        writers["csv"] = lambda path: table.to_csv(path, index=False)
+    for ending, write in writers.items():
+        temporary = folder / f"{name}.{ending}.{os.getpid()}.part"
+        write(temporary)
+        os.replace(temporary, folder / f"{name}.{ending}")
+    return len(table)
