@@ -16,7 +16,10 @@ SHARE = 0.05
 
 @dataclass
 class Checkpoint:
-    """Writes a state every `seconds`, less often where that takes long, and reads the last one back."""
+    """Writes a state every `seconds`, less often where that takes long, and reads the last one back.
+
+    With seconds = 0 a state is written after every step.
+    """
 
     path: Path
     seconds: float = SECONDS
@@ -26,7 +29,8 @@ class Checkpoint:
     @property
     def due(self) -> bool:
         """Whether the last state is old enough; asks the clock, not the device."""
-        return time.monotonic() - self._last >= max(self.seconds, self._took / SHARE)
+        wait = max(self.seconds, self._took / SHARE) if self.seconds else 0.0
+        return time.monotonic() - self._last >= wait
 
     def save(self, state: dict[str, Any]) -> None:
         """Keep the state: written beside, then renamed, so the file is always whole."""
