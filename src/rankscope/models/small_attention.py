@@ -58,11 +58,12 @@ def attend(
     compute = by_products if way is Way.PRODUCTS else by_stock_kernel
     samples = q.shape[2] // tokens
     places = (tokens, samples) if token_first(way, max(ranks)) else (samples, tokens)
+    groups = list(rank_groups(ranks))
+    sizes = [members.stop - members.start for _, members in groups]
     contexts = []
-    for rank, members in rank_groups(ranks):
+    for (rank, _), *parts in zip(groups, q.split(sizes), k.split(sizes), v.split(sizes), strict=True):
         shape = (-1, q.shape[1] // rank, rank, *places)
-        heads = (part[members].reshape(shape) for part in (q, k, v))
-        contexts.append(compute(*heads).flatten(3).flatten(1, 2))
+        contexts.append(compute(*(part.reshape(shape) for part in parts)).flatten(3).flatten(1, 2))
     return torch.cat(contexts)
 
 
@@ -71,10 +72,62 @@ def by_products(
     k: Float[Tensor, "member head rank token sample"],
     v: Float[Tensor, "member head rank token sample"],
 ) -> Float[Tensor, "member head rank token sample"]:
-    """Multiply and sum over whole arrays; needs heads·rank·token²·sample numbers of memory."""
-    scores = (q.unsqueeze(4) * k.unsqueeze(3)).sum(2) / math.sqrt(q.shape[2])
-    weights = scores.softmax(3)
-    return (weights.unsqueeze(2) * v.unsqueeze(3)).sum(4)
+    """Multiply and add whole arrays, a channel or a token at a time; needs heads·token²·sample numbers of memory."""
+    out: Tensor = _Products.apply(q, k, v)
+    return out
+
+
+class _Products(torch.autograd.Function):
+    """p = softmax over keys of s = kᵀq/√rank; out = v p, and the gradient, written out: the time is passes over arrays.
+
+    Inside, arrays are (rank, token, member, head, sample): products broadcast over the two axes in front, and the
+    rest is one long run of numbers.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v):  # type: ignore[no-untyped-def]
+        q, k, v = (_ranks_first(array) for array in (q, k, v))
+        p = _sum_of_products(q.unsqueeze(2), k.unsqueeze(1)).mul_(1 / math.sqrt(len(q)))
+        p.sub_(p.amax(1, keepdim=True)).exp_()
+        p.div_(p.sum(1, keepdim=True))
+        ctx.save_for_backward(q, k, v, p)
+        return _heads_first(_sum_of_products(p.transpose(0, 1).unsqueeze(1), _by_token(v)))
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        q, k, v, p = ctx.saved_tensors
+        grad = _ranks_first(grad)
+        ds = _sum_of_products(grad.unsqueeze(2), v.unsqueeze(1))
+        ds.sub_((ds * p).sum(1, keepdim=True)).mul_(p).mul_(1 / math.sqrt(len(q)))
+        grad_q = _sum_of_products(ds.transpose(0, 1).unsqueeze(1), _by_token(k))
+        grad_k = _sum_of_products(ds.unsqueeze(1), _by_token(q))
+        grad_v = _sum_of_products(p.unsqueeze(1), _by_token(grad))
+        return _heads_first(grad_q), _heads_first(grad_k), _heads_first(grad_v)
+
+
+def _ranks_first(array: Tensor) -> Tensor:
+    """(member, head, rank, token, sample) → (rank, token, member, head, sample)"""
+    return array.permute(2, 3, 0, 1, 4).contiguous()
+
+
+def _heads_first(array: Tensor) -> Tensor:
+    """(rank, token, member, head, sample) → (member, head, rank, token, sample)"""
+    return array.permute(2, 3, 0, 1, 4)
+
+
+def _by_token(array: Tensor) -> Tensor:
+    """(rank, token, …) → (token, rank, 1, …)"""
+    return array.transpose(0, 1).unsqueeze(2)
+
+
+def _sum_of_products(a: Tensor, b: Tensor) -> Tensor:
+    """(a * b).sum(0) with broadcasting, without the array of all products."""
+    pairs = zip(a.unbind(), b.unbind(), strict=True)
+    first, second = next(pairs)
+    total = first * second
+    for first, second in pairs:
+        total.addcmul_(first, second)
+    return total
 
 
 def by_stock_kernel(
