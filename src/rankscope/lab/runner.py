@@ -1,20 +1,25 @@
 """The local runner: groups cells that can train together, measures the best group size, uses every core."""
 
 import math
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab.experiment import Cell, Experiment, Outcome, Progress
+from rankscope.lab.experiment import Cell, Experiment, Outcome, Progress, Scalar
 from rankscope.lab.provenance import device_name, peak_memory
 from rankscope.lab.store import Cost, Store
+from rankscope.lab.workers import Crew, Signals, crew
+
+PATIENCE = 0.2
+"""Seconds between two looks at how far the workers are."""
 
 LARGEST_GROUP = {"cpu": 32, "cuda": 1024}
 
@@ -26,6 +31,15 @@ class Group:
     experiment: Experiment
     cells: tuple[Cell, ...]
     seconds: float
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Cells of an experiment that may share a group, by the key that says so."""
+
+    experiment: Experiment
+    key: Hashable
+    members: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -41,10 +55,6 @@ class Plan:
     def seconds(self) -> float:
         """Expected wall time."""
         return sum(group.seconds for group in self.groups) / self.workers
-
-
-class CancelledError(Exception):
-    """Raised inside a group when the run is being stopped."""
 
 
 def check_device(device: str) -> str:
@@ -81,22 +91,32 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: f
     """
     workers = 1 if torch.device(device).type == "cuda" else max(torch.get_num_threads(), 1)
     done = store.finished()
-    groups, total = [], 0
+    total, shapes = 0, []
     for experiment in experiments:
         cells = experiment.cells()
         total += len(cells)
-        shapes: dict[Hashable, list[Cell]] = {}
+        members: dict[Hashable, list[Cell]] = {}
         for cell in cells:
-            shapes.setdefault(experiment.together(cell), []).append(cell)
-        for shape, members in shapes.items():
-            if all(cell.key() in done for cell in members):
-                continue
-            size, seconds = _group_size(experiment, shape, members, store, device, workers, memory)
-            for start in range(0, len(members), size):
-                left = tuple(cell for cell in members[start : start + size] if cell.key() not in done)
+            members.setdefault(experiment.together(cell), []).append(cell)
+        shapes += [
+            Shape(experiment, key, tuple(group))
+            for key, group in members.items()
+            if not all(cell.key() in done for cell in group)
+        ]
+    groups = []
+    with crew(workers, [partial(_probe, shape, device) for shape in shapes]) as probes:
+        for number, shape in enumerate(shapes):
+            within = "" if memory is None else f" within {memory:g} GiB"
+            name = f"group size: {device}{within} {workers} {shape.key!r}"
+            known = store.note(name)
+            if known is None:
+                known = store.settle(name, _group_size(shape, number, probes, device, workers))
+            size, seconds = int(known[0]), float(known[1])
+            for start in range(0, len(shape.members), size):
+                left = tuple(cell for cell in shape.members[start : start + size] if cell.key() not in done)
                 if left:
-                    ticks = sum(experiment.ticks(cell) for cell in left)
-                    groups.append(Group(experiment, left, seconds * ticks))
+                    ticks = sum(shape.experiment.ticks(cell) for cell in left)
+                    groups.append(Group(shape.experiment, left, seconds * ticks))
     # the largest first, so that no core waits long at the end
     groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
@@ -107,80 +127,78 @@ def run(
     todo: Plan, store: Store, device: str, *, advance: Callable[[float], None] = lambda seconds: None
 ) -> None:
     """Run every group of the plan and keep its cells; `advance` hears of progress in expected seconds."""
-    stop = threading.Event()
-    where = device_name(device)
-    with _one_thread_each(todo.workers), ThreadPoolExecutor(todo.workers) as pool:
-        queue = iter(todo.groups)
-        running: dict[Future[tuple[list[Outcome], float]], Group] = {}
-        try:
-            while True:
-                for group in queue:
-                    finished = store.finished()
-                    if all(cell.key() in finished for cell in group.cells):  # another process was faster
-                        advance(group.seconds)
-                        continue
-                    checkpoint = store.checkpoint_path(group.cells)
-                    running[pool.submit(_run_group, group, device, stop, advance, checkpoint)] = group
-                    if len(running) >= todo.workers:
-                        break
-                if not running:
-                    return
-                ready, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in ready:
-                    group = running.pop(future)
-                    outcomes, seconds = future.result()
-                    share = seconds / len(group.cells)
-                    cost = Cost(where, group.experiment.dtype, share, peak_memory(device))
-                    store.add(group.cells, outcomes, cost)
-                    store.checkpoint_path(group.cells).unlink(missing_ok=True)
-        except BaseException:
-            stop.set()
-            raise
+    where, heard = device_name(device), 0.0
+    tasks = [partial(_run_group, group, device) for group in todo.groups]
+    with crew(todo.workers, tasks) as workers:
+        queue = enumerate(todo.groups)
+        running: dict[Future[Any], Group] = {}
+        while True:
+            for number, group in queue:
+                finished = store.finished()
+                if all(cell.key() in finished for cell in group.cells):  # another process was faster
+                    advance(group.seconds)
+                    continue
+                running[workers.submit(number, store.checkpoint_path(group.cells))] = group
+                if len(running) >= todo.workers:
+                    break
+            if not running:
+                return
+            ready, _ = wait(running, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+            done = workers.signals.done.value
+            advance(done - heard)
+            heard = done
+            for future in ready:
+                group = running.pop(future)
+                packed, seconds, peak = future.result()
+                cost = Cost(where, group.experiment.dtype, seconds / len(group.cells), peak)
+                store.add(group.cells, [_unpacked(outcome) for outcome in packed], cost)
+                store.checkpoint_path(group.cells).unlink(missing_ok=True)
+
+
+Packed = tuple[list[dict[str, Scalar]], dict[str, np.ndarray[Any, Any]]]
+"""An outcome as plain data, which travels between processes."""
 
 
 def _run_group(
-    group: Group, device: str, stop: threading.Event, advance: Callable[[float], None], checkpoint: Path
-) -> tuple[list[Outcome], float]:
+    group: Group, device: str, signals: Signals, checkpoint: Path
+) -> tuple[list[Packed], float, int]:
+    """The group's outcomes, the seconds they took, and the most bytes held."""
     ticks = max(group.experiment.ticks(cell) for cell in group.cells)
-
-    def tick() -> None:
-        if stop.is_set():
-            raise CancelledError
-        advance(group.seconds / ticks)
-
     start = time.perf_counter()
-    return group.experiment.run(group.cells, device, Progress(tick, checkpoint)), time.perf_counter() - start
+    progress = Progress(lambda: signals.advance(group.seconds / ticks), checkpoint)
+    outcomes = group.experiment.run(group.cells, device, progress)
+    packed = [
+        (one.records, {name: array.cpu().numpy() for name, array in one.arrays.items()}) for one in outcomes
+    ]
+    return packed, time.perf_counter() - start, peak_memory(device)
 
 
-def _group_size(
-    experiment: Experiment, shape: Hashable, members: Sequence[Cell], store: Store, device: str, workers: int,
-    memory: float | None,
-) -> tuple[int, float]:  # fmt: skip
-    """The group size with the least time per member and step, and that time.
+def _unpacked(packed: Packed) -> Outcome:
+    records, arrays = packed
+    return Outcome(records, {name: torch.from_numpy(array) for name, array in arrays.items()})
 
-    All workers are timed at once, as they will run: small groups keep the interpreter busy, and there is one of it.
-    """
-    within = "" if memory is None else f" within {memory:g} GiB"
-    name = f"group size: {device}{within} {workers} {shape!r}"
-    known = store.note(name)
-    if known is not None:
-        return int(known[0]), float(known[1])
-    largest = min(LARGEST_GROUP[torch.device(device).type], max(1, -(-len(members) // workers)))
+
+def _probe(shape: Shape, device: str, _: Signals, size: int) -> float:
+    """Seconds of one tick of a group of this size."""
+    return shape.experiment.probe(shape.members[:size], device)
+
+
+def _group_size(shape: Shape, number: int, probes: Crew, device: str, workers: int) -> list[float]:
+    """The group size with the least time per member and tick, and that time. All workers are timed at once."""
+    largest = min(LARGEST_GROUP[torch.device(device).type], max(1, -(-len(shape.members) // workers)))
     best_size, best_seconds = 1, float("inf")
-    with _one_thread_each(workers), ThreadPoolExecutor(workers) as pool:
-        for size in _sizes(largest):
-            timed = [pool.submit(experiment.probe, members[:size], device) for _ in range(workers)]
-            seconds = max(future.result() for future in timed) / size
-            if seconds < best_seconds:
-                best_size, best_seconds = size, seconds
-            elif seconds > 1.25 * best_seconds:  # past the cache: larger stacks only get slower
-                break
+    for size in _sizes(largest):
+        timed = [probes.submit(number, size) for _ in range(workers)]
+        seconds = max(future.result() for future in timed) / size
+        if seconds < best_seconds:
+            best_size, best_seconds = size, seconds
+        elif seconds > 1.25 * best_seconds:  # past the cache: larger stacks only get slower
+            break
     if math.isinf(best_seconds):
         raise RankscopeError(
-            f"{experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
+            f"{shape.experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
         )
-    size, seconds = store.settle(name, [best_size, best_seconds])
-    return int(size), float(seconds)
+    return [best_size, best_seconds]
 
 
 def _sizes(largest: int) -> Iterator[int]:
@@ -190,14 +208,3 @@ def _sizes(largest: int) -> Iterator[int]:
         yield size
         size *= 2
     yield largest
-
-
-@contextmanager
-def _one_thread_each(workers: int) -> Iterator[None]:
-    """Let each of several workers compute on one core: together they use all of them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if workers > 1 else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

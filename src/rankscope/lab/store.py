@@ -27,6 +27,9 @@ from rankscope.lab.experiment import Cell, Experiment, Outcome
 from rankscope.lab.provenance import code_digest, commit
 
 FILE = "cells.sqlite"
+JUST_MADE = 2.0
+"""Seconds that a file without tables is given to get them."""
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS cells (
   key TEXT NOT NULL, code TEXT NOT NULL, experiment TEXT NOT NULL, seed INTEGER NOT NULL,
@@ -71,20 +74,27 @@ class Store:
             ) from None
 
     def _check(self) -> None:
-        """Look the file over through a connection that cannot write, not even what a killed process left in the WAL."""
-        try:
-            with closing(
-                sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
-            ) as database:
-                found = database.execute("PRAGMA quick_check").fetchone()[0]
-                whole = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            found, whole = str(error), 1
-        if found != "ok" or not whole:
+        """Look the file over. One without tables may be another process's that is just being made: it gets a moment."""
+        found, tables = self._look()
+        patience = time.monotonic() + JUST_MADE
+        while found == "ok" and not tables and time.monotonic() < patience:
+            time.sleep(0.05)
+            found, tables = self._look()
+        if found != "ok" or not tables:
             raise RankscopeError(
                 f"{self.path} is damaged ({found if found != 'ok' else 'it is empty'}) and was left as it is. "
                 f"Move it away to start anew, restore a copy of it, or choose another --out."
             )
+
+    def _look(self) -> tuple[str, int]:
+        """SQLite's verdict and the tables, by a connection that cannot write, not even what a killed process left behind."""
+        where = f"{self.path.absolute().as_uri()}?mode=ro"
+        try:
+            with closing(sqlite3.connect(where, uri=True, timeout=60)) as database:
+                found = database.execute("PRAGMA quick_check").fetchone()[0]
+                return found, database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            return str(error), 0
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:

@@ -61,7 +61,7 @@ def attend(
     groups = list(rank_groups(ranks))
     sizes = [members.stop - members.start for _, members in groups]
     contexts = []
-    for (rank, _), *parts in zip(groups, q.split(sizes), k.split(sizes), v.split(sizes), strict=True):
+    for (rank, _), *parts in zip(groups, *(torch.split(part, sizes) for part in (q, k, v)), strict=True):
         shape = (-1, q.shape[1] // rank, rank, *places)
         contexts.append(compute(*(part.reshape(shape) for part in parts)).flatten(3).flatten(1, 2))
     return torch.cat(contexts)
@@ -73,7 +73,7 @@ def by_products(
     v: Float[Tensor, "member head rank token sample"],
 ) -> Float[Tensor, "member head rank token sample"]:
     """Multiply and add whole arrays, a channel or a token at a time; needs heads·token²·sample numbers of memory."""
-    out: Tensor = _Products.apply(q, k, v)
+    out: Tensor = _Products.apply(q, k, v)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -80,8 +80,8 @@ SIZES = {
         point_budgets=(1,), point_steps=60, samples=300,
     ),
     Scale.QUICK: Sizes(
-        dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=28, steps=800,
-        long_steps=800, learning_rate=0.05, long_rate=0.05, seeds=4, position_ranks=(1, 4, 8), token_ranks=(1, 4, 8),
+        dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=700,
+        long_steps=700, learning_rate=0.05, long_rate=0.05, seeds=6, position_ranks=(1, 4), token_ranks=(1, 8),
         middle_budget=1, many_tokens=(3, 5, 10), tokens_budget=1, dims=(4, 8, 16), heads_per_block=(1, 2, 4),
         point_dim=8, point_budgets=(1, 4), point_steps=300, samples=2000,
     ),
@@ -202,7 +202,10 @@ def _constructions(sizes: Sizes) -> Experiment:
         f"hardmax, {tokens} points": {"kind": Kind.HARDMAX, "size": 1, "tokens": tokens}
         for tokens in (2, many)
     }
-    models |= {f"softmax, β = {beta}": {"kind": Kind.SOFTMAX, "size": beta} for beta in (1, 4, 16, 64, 256)}
+    models |= {
+        f"softmax, β = {beta}": {"kind": Kind.SOFTMAX, "size": beta, "samples": 4 * sizes.samples}
+        for beta in (1, 4, 16, 64, 256)
+    }
     models |= {f"majority of {heads}": {"kind": Kind.MAJORITY, "size": heads} for heads in (1, 11, 101, 301)}
     models |= {f"{heads} random heads": {"kind": Kind.RANDOM, "size": heads} for heads in (1, 4, 16, 64, 256)}
     return Experiment(

@@ -1,0 +1,98 @@
+"""Workers of the runner: a process a core, so that no one waits for another's interpreter; or this process, for a GPU.
+
+Processes are forked, after their tasks are known: a task may be any callable, and only its number and its result travel.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
+from typing import Any
+
+import torch
+
+from rankscope.core import RankscopeError
+
+Task = Callable[["Signals", Any], Any]
+"""Called with the signals and with what was submitted."""
+
+
+class CancelledError(Exception):
+    """Raised inside a task when the run is being stopped."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What a task and the one who waits for it tell each other while it runs."""
+
+    done: "Synchronized[float]"
+    stop: Event
+    owner: int
+
+    def advance(self, amount: float) -> None:
+        """Add to what is done. Raises if the run was stopped, or its process is gone."""
+        orphan = os.getpid() != self.owner and os.getppid() != self.owner
+        if orphan or self.stop.is_set():
+            raise CancelledError
+        with self.done.get_lock():
+            self.done.value += amount
+
+
+class Crew:
+    """Workers at their tasks."""
+
+    def __init__(self, pool: Executor, signals: Signals) -> None:
+        self.pool, self.signals = pool, signals
+
+    def submit(self, task: int, given: Any = None) -> "Future[Any]":
+        """Have a worker call a task."""
+        return self.pool.submit(_call, task, given)
+
+
+_tasks: Sequence[Task] = ()
+_signals: Signals | None = None
+
+
+@contextmanager
+def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
+    """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first."""
+    global _tasks, _signals
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    signals = Signals(context.Value("d", 0.0), context.Event(), os.getpid())
+    before = torch.get_num_threads()
+    _tasks, _signals = tasks, signals
+    forks = count > 1 and sys.platform == "linux"
+    pool = ProcessPoolExecutor(count, context, _begin) if forks else ThreadPoolExecutor(count)
+    torch.set_num_threads(1 if count > 1 else before)
+    try:
+        with pool:
+            try:
+                yield Crew(pool, signals)
+            except BaseException:
+                signals.stop.set()
+                raise
+    except BrokenProcessPool:
+        raise RankscopeError(
+            "A worker process died, most likely for want of memory. What is finished is kept: run again to go on."
+        ) from None
+    finally:
+        torch.set_num_threads(before)
+        _tasks, _signals = (), None
+
+
+def _begin() -> None:
+    """A worker leaves the keyboard to its owner and keeps to one core."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+def _call(task: int, given: Any) -> Any:
+    assert _signals is not None
+    return _tasks[task](_signals, given)
