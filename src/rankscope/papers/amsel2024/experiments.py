@@ -80,8 +80,8 @@ SIZES = {
         point_budgets=(1,), point_steps=60, samples=300,
     ),
     Scale.QUICK: Sizes(
-        dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=700,
-        long_steps=700, learning_rate=0.05, long_rate=0.05, seeds=6, position_ranks=(1, 4), token_ranks=(1, 8),
+        dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=640,
+        long_steps=640, learning_rate=0.05, long_rate=0.05, seeds=5, position_ranks=(1, 4), token_ranks=(1, 8),
         middle_budget=1, many_tokens=(3, 5, 10), tokens_budget=1, dims=(4, 8, 16), heads_per_block=(1, 2, 4),
         point_dim=8, point_budgets=(1, 4), point_steps=300, samples=2000,
     ),
