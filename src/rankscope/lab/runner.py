@@ -21,6 +21,9 @@ from rankscope.lab.workers import Crew, Signals, crew
 PATIENCE = 0.2
 """Seconds between two looks at how far the workers are."""
 
+FEW = {"cpu": 6, "cuda": 0}
+"""Up to this many members the largest stack is the best on a CPU, whose memory they do not fill."""
+
 LARGEST_GROUP = {"cpu": 32, "cuda": 1024}
 
 
@@ -185,9 +188,10 @@ def _probe(shape: Shape, device: str, _: Signals, size: int) -> float:
 
 def _group_size(shape: Shape, number: int, probes: Crew, device: str, workers: int) -> list[float]:
     """The group size with the least time per member and tick, and that time. All workers are timed at once."""
-    largest = min(LARGEST_GROUP[torch.device(device).type], max(1, -(-len(shape.members) // workers)))
+    kind = torch.device(device).type
+    largest = min(LARGEST_GROUP[kind], max(1, -(-len(shape.members) // workers)))
     best_size, best_seconds = 1, float("inf")
-    for size in _sizes(largest):
+    for size in _sizes(largest, FEW[kind]):
         timed = [probes.submit(number, size) for _ in range(workers)]
         seconds = max(future.result() for future in timed) / size
         if seconds < best_seconds:
@@ -201,10 +205,14 @@ def _group_size(shape: Shape, number: int, probes: Crew, device: str, workers: i
     return [best_size, best_seconds]
 
 
-def _sizes(largest: int) -> Iterator[int]:
-    """1, 2, 4, … and the largest itself."""
+def _sizes(largest: int, few: int) -> Iterator[int]:
+    """Sizes worth timing: 1, 2, 4, … and the largest itself; of a few members that one alone.
+
+    >>> list(_sizes(3, few=6)), list(_sizes(10, few=6))
+    ([3], [1, 2, 4, 8, 10])
+    """
     size = 1
-    while size < largest:
+    while size < largest and largest > few:
         yield size
         size *= 2
     yield largest
