@@ -8,6 +8,7 @@ instead of 200, where five other seeds alone make it differ at 11 %.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 
 import torch
@@ -37,8 +38,8 @@ class Surveyor(Examiner):
         self.start = start
         self.test = PatternBatch(
             *(
-                torch.cat([getattr(part, name) for part in drawn], dim=1)
-                for name in ("x", "labels", "pattern")
+                torch.cat([getattr(part, field.name) for part in drawn], dim=1)
+                for field in fields(PatternBatch)
             )
         )
         self.relevant = self.test.relevant()
