@@ -68,14 +68,11 @@ def _traces(panel: Panel) -> Iterator[Any]:
     if panel.heat_map:
         yield _heat_map(panel, panel.heat_map)
         yield from _over(panel.heat_map)
-    place = 0
-    for series in panel.series:
-        colour = palette.PAPER if series.paper else palette.SERIES[place % len(palette.SERIES)]
-        place += not series.paper
-        yield from _curve(series, colour)
+    for series, colour, dash in palette.styled(panel.series):
+        yield from _curve(series, colour, dash)
 
 
-def _curve(series: Series, colour: str) -> Iterator[Any]:
+def _curve(series: Series, colour: str, dash: palette.Dash) -> Iterator[Any]:
     name = escape(series.name)
     errors = _errors(series)
     if series.mark is Mark.BAR:
@@ -96,7 +93,7 @@ def _curve(series: Series, colour: str) -> Iterator[Any]:
     )
     yield go.Scatter(
         x=list(series.x), y=list(series.y), name=name, mode=mode, error_y=errors,
-        marker={"color": colour, "size": 8}, line={"color": colour, "dash": "dash" if series.paper else "solid"},
+        marker={"color": colour, "size": 8}, line={"color": colour, "dash": dash.plotly},
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rankscope.lab.figure import Colours
+from rankscope.lab.figure import Colours, Series
 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000")
 PAPER = "#777777"
@@ -21,8 +22,23 @@ class Dash(NamedTuple):
     matplotlib: str
 
 
-DASHES = (Dash("solid", "-"), Dash("dash", "--"), Dash("dot", ":"))
+SOLID = Dash("solid", "-")
+BROKEN = (Dash("dash", "--"), Dash("dot", ":"), Dash("dashdot", "-."))
+"""The paper's curves are all grey: dashes tell them apart."""
+
+DASHES = (SOLID, *BROKEN)
 """Lines over a map, which are all of one colour."""
+
+
+def styled(series: Sequence[Series]) -> Iterator[tuple[Series, str, Dash]]:
+    """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash."""
+    ours = paper = 0
+    for one in series:
+        if one.paper:
+            yield one, PAPER, BROKEN[paper % len(BROKEN)]
+        else:
+            yield one, SERIES[ours % len(SERIES)], SOLID
+        ours, paper = ours + (not one.paper), paper + one.paper
 
 
 def fade(colour: str, alpha: float) -> str:

@@ -42,11 +42,8 @@ def _draw(axis: Any, panel: Panel) -> None:
     if panel.heat_map:
         _draw_map(axis, panel.heat_map)
         return
-    place = 0
-    for series in panel.series:
-        colour = palette.PAPER if series.paper else palette.SERIES[place % len(palette.SERIES)]
-        place += not series.paper
-        _draw_series(axis, series, colour)
+    for series, colour, dash in palette.styled(panel.series):
+        _draw_series(axis, series, colour, dash)
     if panel.log_x:
         axis.set_xscale("log")
     if panel.x_ticks:
@@ -58,7 +55,7 @@ def _draw(axis: Any, panel: Panel) -> None:
     axis.legend(fontsize=8)
 
 
-def _draw_series(axis: Any, series: Series, colour: str) -> None:
+def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> None:
     x, y = list(series.x), list(series.y)
     has_interval = series.low is not None and series.high is not None and all(map(math.isfinite, series.low))
     errors = None
@@ -70,7 +67,7 @@ def _draw_series(axis: Any, series: Series, colour: str) -> None:
     if series.mark is Mark.BAR:
         axis.bar(x, y, color=colour, yerr=errors, capsize=3, label=series.name)
     elif series.paper:
-        axis.plot(x, y, color=colour, linestyle="--", label=series.name)
+        axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
     elif len(x) > 12 and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, label=series.name)
         if has_interval:
