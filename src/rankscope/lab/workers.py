@@ -3,8 +3,8 @@
 Processes are forked, after their tasks are known: a task may be any callable, and only its number and its result travel.
 """
 
+import ctypes
 import multiprocessing
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -34,12 +34,10 @@ class Signals:
 
     done: "Synchronized[float]"
     stop: Event
-    owner: int
 
     def advance(self, amount: float) -> None:
-        """Add to what is done. Raises if the run was stopped, or its process is gone."""
-        orphan = os.getpid() != self.owner and os.getppid() != self.owner
-        if orphan or self.stop.is_set():
+        """Add to what is done. Raises if the run was stopped."""
+        if self.stop.is_set():
             raise CancelledError
         with self.done.get_lock():
             self.done.value += amount
@@ -56,6 +54,9 @@ class Crew:
         return self.pool.submit(_call, task, given)
 
 
+PR_SET_PDEATHSIG = 1
+"""Linux: the signal that a process gets when its parent dies."""
+
 _tasks: Sequence[Task] = ()
 _signals: Signals | None = None
 
@@ -65,7 +66,7 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
     """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first."""
     global _tasks, _signals
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    signals = Signals(context.Value("d", 0.0), context.Event(), os.getpid())
+    signals = Signals(context.Value("d", 0.0), context.Event())
     before = torch.get_num_threads()
     _tasks, _signals = tasks, signals
     forks = count > 1 and sys.platform == "linux"
@@ -88,8 +89,9 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
 
 
 def _begin() -> None:
-    """A worker leaves the keyboard to its owner and keeps to one core."""
+    """A worker leaves the keyboard to its owner, dies with it, however that died, and keeps to one core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
 
 
