@@ -43,7 +43,7 @@ NAME = "amsel2024"
 class Sizes:
     """What a scale runs. `long_steps` is for positions, N and d, which the authors trained twice as long.
 
-    `precision` changes nothing that can be seen in a result: benchmarks/gpu_training.json has the three side by side.
+    `precision` is that of a GPU's arrays; docs/paper-scale.md says what was compared.
     """
 
     dim: int
@@ -160,6 +160,7 @@ def _trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
         together=together,
         ticks=ticks,
         probe=seconds_per_step,
+        dtype=sizes.precision.value,
     )
 
 
