@@ -1,0 +1,80 @@
+"""Workers: closures as tasks, progress, stopping, and no process that outlives its owner."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rankscope.lab.workers import CancelledError, crew
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_task_may_be_any_callable_and_tells_how_far_it_is(count):
+    base = 40
+
+    def add(signals, given):
+        signals.advance(0.5)
+        return base + given
+
+    with crew(count, [add]) as workers:
+        assert workers.submit(0, 2).result() == 42
+        assert workers.signals.done.value == 0.5
+
+
+def test_an_exception_stops_what_runs():
+    def wait(signals, given):
+        while True:
+            signals.advance(0.0)
+            time.sleep(0.01)
+
+    futures = []
+
+    def interrupted():
+        with crew(2, [wait]) as workers:
+            futures.extend(workers.submit(0) for _ in range(2))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [type(future.exception()) for future in futures] == [CancelledError] * 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
+def test_workers_die_with_their_owner(tmp_path, request):
+    def work(signals, path):
+        path.write_text(str(os.getpid()))
+        time.sleep(30)
+
+    def own():
+        with crew(2, [work]) as workers:
+            for name in ("a", "b"):
+                workers.submit(0, tmp_path / name)
+            time.sleep(30)
+
+    owner = multiprocessing.get_context("fork").Process(target=own)
+    owner.start()
+    names = [tmp_path / name for name in ("a", "b")]
+    wait_for(lambda: all(name.exists() and name.read_text() for name in names))
+    workers = [int(name.read_text()) for name in names]
+    request.addfinalizer(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers if alive(pid)])
+    os.kill(owner.pid, signal.SIGKILL)
+    owner.join()
+    wait_for(lambda: not any(map(alive, workers)))
+
+
+def wait_for(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
