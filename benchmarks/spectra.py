@@ -1,6 +1,7 @@
 """How fast are spectra and low-rank factors, and how exact, beside torch's own on the same matrices?
 
-Run: python benchmarks/spectra.py [--threads 2] [--repeats 3]. Writes spectra.json next to this file.
+Run: python benchmarks/spectra.py [--threads 2] [--repeats 3] [--device cuda]. Writes spectra.json next to this file,
+spectra-gpu.json for a GPU, after every matrix.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor
 from rankscope.core import stream
 from rankscope.linalg.decompose import singular_values, top_factors
 
-SHAPES = ((2048, 5632), (2048, 2048))
+SHAPES = {"cpu": ((2048, 5632), (2048, 2048)), "cuda": ((4096, 4096), (4096, 14336))}
 RANK = 64
 
 
@@ -39,12 +40,20 @@ def trained_like(rows: int, columns: int) -> Tensor:
     return left @ torch.randn(size, columns, generator=generator) / columns**0.5
 
 
+def synchronize() -> None:
+    """Wait for a GPU's queue."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
 def fastest(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     """The least wall-clock seconds over `repeats`, and the last result."""
     times = []
     for _ in range(repeats):
+        synchronize()
         start = time.perf_counter()
         result = run()
+        synchronize()
         times.append(time.perf_counter() - start)
     return min(times), result
 
@@ -85,24 +94,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--device", choices=list(SHAPES), default="cpu")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
+    out = Path(__file__).with_name("spectra.json" if given.device == "cpu" else "spectra-gpu.json")
     results: dict[str, Any] = {
         "torch": torch.__version__,
-        "machine": platform.machine(),
+        "machine": platform.machine() if given.device == "cpu" else torch.cuda.get_device_name(),
         "threads": given.threads,
         "repeats": given.repeats,
         "rank": RANK,
         "matrices": {},
     }
     for kind in (update_like, trained_like):
-        for rows, columns in SHAPES:
-            found = measure(kind(rows, columns), given.repeats)
+        for rows, columns in SHAPES[given.device]:
+            found = measure(kind(rows, columns).to(given.device), given.repeats)
             results["matrices"][f"{kind.__name__} {rows}x{columns}"] = found
             print(f"{kind.__name__} {rows} × {columns}")
             for name, value in found.items():
-                print(f"  {name:34} {value:.3g}" if isinstance(value, float) else f"  {name:34} {value}")
-    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
+                print(
+                    f"  {name:34} {value:.3g}" if isinstance(value, float) else f"  {name:34} {value}",
+                    flush=True,
+                )
+            out.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

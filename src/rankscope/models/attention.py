@@ -18,7 +18,9 @@ from rankscope.linalg.factored import Factored
 from rankscope.models.checks import check_sizes, check_tokens
 from rankscope.models.masks import merge_masks
 from rankscope.models.multihead import from_stock, to_stock
+from rankscope.models.one_member import attend_as_member, way_of
 from rankscope.models.selection import Selection, select
+from rankscope.models.small_attention import Way
 
 Scoring = Callable[[Tensor, Tensor], Tensor]
 """keys K_hᵀX (batch, heads, keys, rank) and unprojected queries y (batch, queries, dim)
@@ -54,6 +56,8 @@ class RankAttention(nn.Module):
     scale        factor on the scores; 1/√rank unless given
     scoring      generalised heads: scores from the projected keys and the unprojected query, see `Scoring`.
                  There is then no W_Q. A module given here is trained along.
+    way          how attention is computed, where nothing is masked, dropped or returned; chosen unless given:
+                 the fused kernel for short sequences on a GPU, else torch's own. See `Way`.
     key_dim, value_dim   of the key and value tokens, where not `dim`
 
     Documented results. A query that may see no key (all masked, or none there) attends to nothing: its
@@ -78,6 +82,7 @@ class RankAttention(nn.Module):
         selection: Selection = Selection.SOFTMAX,
         scale: float | None = None,
         scoring: Scoring | None = None,
+        way: Way | None = None,
         key_dim: int | None = None,
         value_dim: int | None = None,
         device: torch.device | str | None = None,
@@ -90,7 +95,7 @@ class RankAttention(nn.Module):
         self.key_dim = dim if key_dim is None else key_dim
         self.value_dim = dim if value_dim is None else value_dim
         self.batch_first, self.dropout, self.selection = batch_first, dropout, selection
-        self.scoring = scoring
+        self.scoring, self.way = scoring, way
         check_sizes(self)
         if scoring is not None and scale is not None:
             raise InputError(
@@ -136,14 +141,19 @@ class RankAttention(nn.Module):
         if not batched:
             query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
         batch_first = self.batch_first or not batched
+        fused = self.w_q is not None and self.selection is Selection.SOFTMAX and not need_weights
+        dropout = self.dropout if self.training else 0.0
+        hidden = attn_mask is not None or key_padding_mask is not None or is_causal
+        way = way_of(self, query, key, batch_first, plain=fused and not hidden and dropout == 0)
+        if way is not Way.STOCK:
+            output = attend_as_member(self, query, key, value, batch_first, way)
+            return output if batched else output.squeeze(0), None
         k = _split(self.w_k(key), self.kv_heads, self.rank, batch_first)
         v = _split(self.w_v(value), self.kv_heads, self.value_rank, batch_first)
         batch, queries = query.shape[:2] if batch_first else (query.shape[1], query.shape[0])
         shape = (batch, self.heads, queries, k.shape[2])
-        fused = self.w_q is not None and self.selection is Selection.SOFTMAX and not need_weights
         causal_only = fused and is_causal and attn_mask is None and key_padding_mask is None
         mask = merge_masks(attn_mask, key_padding_mask, is_causal and not causal_only, shape, like=k)
-        dropout = self.dropout if self.training else 0.0
         weights = None
         if fused:
             context = functional.scaled_dot_product_attention(

@@ -1,0 +1,85 @@
+"""A layer's heads as one member of `small_attention`: for short sequences, where stock kernels are mostly overhead.
+
+Features come first and positions last, so that the projections write what the kernel reads, and no head is copied.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rankscope.core import InputError
+from rankscope.kernels.attention import LARGEST_RANK, LONGEST
+from rankscope.models.small_attention import Way, attend, best_way, token_first
+
+if TYPE_CHECKING:
+    from rankscope.models.attention import RankAttention
+
+LONGEST_BY_CHOICE = 64
+"""Beyond, torch's own kernels are as fast: see docs/rank-attention.md."""
+
+
+def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool, *, plain: bool) -> Way:
+    """The layer's `way` if it has one; else the fused kernel on a GPU that has it, where it applies and is the faster.
+
+    plain   softmax, no weights asked for, nothing masked or dropped
+    """
+    tokens = key.shape[1 if batch_first else 0]
+    alike = layer.rank == layer.value_rank and layer.heads == layer.kv_heads
+    takes = plain and alike and query.shape[:2] == key.shape[:2] and query.numel() > 0
+    best = best_way([layer.rank], tokens, query.device, _number(query)) if takes else Way.STOCK
+    if layer.way is None:
+        return best if best is Way.FUSED and tokens <= LONGEST_BY_CHOICE else Way.STOCK
+    if layer.way is not Way.STOCK and not takes:
+        raise InputError(
+            f"way={layer.way.value} computes softmax of as many queries as keys, without masks, dropout or "
+            "weights returned, in heads with rank = value_rank and kv_heads = heads. "
+            "Change the call (need_weights=False), or leave way out."
+        )
+    if layer.way is Way.FUSED and best is not Way.FUSED:
+        raise InputError(
+            f"way=fused needs a CUDA device with Triton, rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens and float32 "
+            f"or less; this is rank {layer.rank}, {tokens} tokens of {query.dtype} on {query.device}. Leave way out."
+        )
+    return layer.way
+
+
+def attend_as_member(
+    layer: "RankAttention", query: Tensor, key: Tensor, value: Tensor, batch_first: bool, way: Way
+) -> Tensor:
+    """The layer's output; tokens are (batch, token, dim), or token first, and so is it."""
+    assert layer.w_q is not None
+    swap = token_first(way, layer.rank) == batch_first
+    tokens = key.shape[1 if batch_first else 0]
+    factor = layer.scale * math.sqrt(layer.rank)
+    projected = (
+        _project(layer.w_q, _features_first(query, swap), factor),
+        _project(layer.w_k, _features_first(key, swap)),
+        _project(layer.w_v, _features_first(value, swap)),
+    )
+    q, k, v = (array.unsqueeze(0) for array in projected)
+    context = attend(q, k, v, [layer.rank], tokens, way).squeeze(0)
+    output = functional.linear(context.mT, layer.w_o.weight / layer.blocks, layer.w_o.bias)
+    first, second = query.shape[:2]
+    return output.view(second, first, -1).transpose(0, 1) if swap else output.view(first, second, -1)
+
+
+def _features_first(tokens: Tensor, swap: bool) -> Tensor:
+    """(a, b, dim) → (dim, position), positions being (a, b), or (b, a) where they swap."""
+    return (tokens.transpose(0, 1) if swap else tokens).flatten(0, 1).mT
+
+
+def _project(projection: nn.Linear, x: Tensor, factor: float = 1.0) -> Tensor:
+    """factor · (W x + b)"""
+    product = projection.weight @ x if factor == 1.0 else (factor * projection.weight) @ x
+    return product if projection.bias is None else product + factor * projection.bias.unsqueeze(-1)
+
+
+def _number(tokens: Tensor) -> torch.dtype:
+    """The dtype that products of these tokens have."""
+    kind = tokens.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return tokens.dtype

@@ -1,0 +1,89 @@
+"""A layer that attends as a member of a stack: the same function as by torch's kernel, and where it is refused."""
+
+import pytest
+import torch
+
+from rankscope.core import InputError, stream
+from rankscope.kernels import usable
+from rankscope.models.attention import RankAttention
+from rankscope.models.one_member import LONGEST_BY_CHOICE, way_of
+from rankscope.models.small_attention import Way
+
+on_gpu = pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
+
+SHAPES = [(True, (3, 5, 8)), (False, (5, 3, 8)), (True, (5, 8))]
+"""batch_first, and the shape of the tokens: batched either way, and not."""
+
+
+def output_and_grads(way, batch_first, shape, *, rank, device="cpu", dtype=torch.float64, **options):
+    layer = RankAttention(
+        8,
+        heads=4,
+        rank=rank,
+        blocks=2,
+        batch_first=batch_first,
+        way=way,
+        device=device,
+        dtype=dtype,
+        **options,
+    )
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=stream(0, name)))
+    x = torch.randn(shape, generator=stream(1, "tokens")).to(device, dtype).requires_grad_()
+    output, weights = layer(x, x.flip(-1), x, need_weights=False)
+    assert weights is None
+    output.square().sum().backward()
+    return [output, x.grad, *(parameter.grad for parameter in layer.parameters())]
+
+
+@pytest.mark.parametrize(("batch_first", "shape"), SHAPES)
+@pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"bias": False}])
+def test_by_products_it_is_the_same_function(batch_first, shape, options):
+    found = output_and_grads(Way.PRODUCTS, batch_first, shape, rank=3, **options)
+    wanted = output_and_grads(Way.STOCK, batch_first, shape, rank=3, **options)
+    for ours, stock in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, stock, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize(("batch_first", "shape"), SHAPES)
+@pytest.mark.parametrize("rank", [2, 8])
+def test_by_the_kernel_it_is_the_same_function(batch_first, shape, rank):
+    settings = {"rank": rank, "device": "cuda", "dtype": torch.float32}
+    found = output_and_grads(None, batch_first, shape, **settings)
+    wanted = output_and_grads(Way.STOCK, batch_first, shape, **settings)
+    for ours, stock in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, stock, rtol=1e-3, atol=1e-3 * float(stock.detach().abs().max()))
+
+
+def test_the_kernel_is_chosen_where_it_applies(monkeypatch):
+    monkeypatch.setattr("rankscope.kernels.usable", lambda device: True)
+    x, long = torch.empty(2, 5, 8, device="meta"), torch.empty(1, LONGEST_BY_CHOICE + 1, 8, device="meta")
+    layer, grouped = RankAttention(8, 4, 2), RankAttention(8, 4, 2, kv_heads=2)
+    assert way_of(layer, x, x, True, plain=True) is Way.FUSED
+    assert way_of(layer, x, x, True, plain=False) is Way.STOCK
+    assert way_of(layer, x, x[:, :4], True, plain=True) is Way.STOCK
+    assert way_of(layer, x[:0], x[:0], True, plain=True) is Way.STOCK
+    assert way_of(layer, x.double(), x.double(), True, plain=True) is Way.STOCK
+    assert way_of(layer, long, long, True, plain=True) is Way.STOCK
+    assert way_of(grouped, x, x, True, plain=True) is Way.STOCK
+    assert way_of(RankAttention(8, 4, 2, way=Way.FUSED), long, long, True, plain=True) is Way.FUSED
+    assert way_of(RankAttention(8, 4, 2, way=Way.STOCK), x, x, True, plain=True) is Way.STOCK
+
+
+def test_on_a_cpu_torchs_kernel_is_chosen():
+    x = torch.empty(2, 5, 8)
+    assert way_of(RankAttention(8, 4, 2), x, x, True, plain=True) is Way.STOCK
+
+
+def test_a_way_that_does_not_apply_is_refused():
+    x = torch.randn(2, 5, 8)
+    layer = RankAttention(8, 4, 2, way=Way.PRODUCTS, batch_first=True)
+    with pytest.raises(InputError, match="need_weights=False"):
+        layer(x, x, x)
+    with pytest.raises(InputError, match="masks"):
+        layer(x, x, x, need_weights=False, is_causal=True)
+    with pytest.raises(InputError, match="CUDA device"):
+        RankAttention(8, 4, 2, way=Way.FUSED)(x, x, x, need_weights=False)
