@@ -106,6 +106,7 @@ def main() -> None:
         "rank": RANK,
         "matrices": {},
     }
+    measure(update_like(256, 512).to(given.device), 1)  # wakes the libraries
     for kind in (update_like, trained_like):
         for rows, columns in SHAPES[given.device]:
             found = measure(kind(rows, columns).to(given.device), given.repeats)

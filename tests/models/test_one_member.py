@@ -52,10 +52,12 @@ def test_by_products_it_is_the_same_function(batch_first, shape, options):
 @pytest.mark.parametrize("rank", [2, 8])
 def test_by_the_kernel_it_is_the_same_function(batch_first, shape, rank):
     settings = {"rank": rank, "device": "cuda", "dtype": torch.float32}
-    found = output_and_grads(None, batch_first, shape, **settings)
+    found = output_and_grads(Way.FUSED, batch_first, shape, **settings)
     wanted = output_and_grads(Way.STOCK, batch_first, shape, **settings)
     for ours, stock in zip(found, wanted, strict=True):
-        torch.testing.assert_close(ours, stock, rtol=1e-3, atol=1e-3 * float(stock.detach().abs().max()))
+        torch.testing.assert_close(
+            ours, stock, rtol=1e-3, atol=1e-3
+        )  # gradients are of order 100; that of b_k is 0
 
 
 def test_the_kernel_is_chosen_where_it_applies(monkeypatch):
@@ -69,6 +71,7 @@ def test_the_kernel_is_chosen_where_it_applies(monkeypatch):
     assert way_of(layer, x.double(), x.double(), True, plain=True) is Way.STOCK
     assert way_of(layer, long, long, True, plain=True) is Way.STOCK
     assert way_of(grouped, x, x, True, plain=True) is Way.STOCK
+    assert way_of(RankAttention(64, 1, 64), x, x, True, plain=True) is Way.STOCK
     assert way_of(RankAttention(8, 4, 2, way=Way.FUSED), long, long, True, plain=True) is Way.FUSED
     assert way_of(RankAttention(8, 4, 2, way=Way.STOCK), x, x, True, plain=True) is Way.STOCK
 

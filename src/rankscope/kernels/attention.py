@@ -20,7 +20,12 @@ LONGEST = 256
 BY_PRODUCTS = 4
 """Up to this rank the matrix units, which take 16 channels, would mostly multiply padding."""
 
+SMALLEST_SIDE = 16
+"""Of a block that the matrix units take."""
+
 ROWS = 64
+"""Most tokens of a block on the matrix units. A program takes that many positions, whole samples; up to rank 16 twice that."""
+
 LANES = 128
 QUERIES = 16
 """Most queries that a thread keeps in registers; half as many in the forward of rank > 1, which then runs more threads."""
@@ -77,8 +82,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, ranks: list[int], tokens: int) -> 
                 *group.arrays, group.samples, group.scale, **group.by_products(count)
             )
         else:
-            blocks = group.row_blocks if ROWS // tokens else group.samples * -(-tokens // ROWS)
-            kernels.forward_by_matrices[group.heads, blocks](
+            kernels.forward_by_matrices[group.heads, group.sample_blocks * -(-tokens // group.rows)](
                 *group.arrays, group.samples, group.scale, **group.by_matrices()
             )
     return out, lse
@@ -106,7 +110,7 @@ def _backward(
                     *inputs, level, pull, to_k, to_v, group.samples, group.scale, **sizes
                 )
         else:
-            kernels.backward_by_matrices[group.heads, group.row_blocks](
+            kernels.backward_by_matrices[group.heads, group.sample_blocks](
                 *inputs, level, pull, to_q, to_k, to_v, group.samples, group.scale, **group.by_matrices()
             )
     return grads
@@ -128,6 +132,7 @@ def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
     *arrays, ctx.ranks, ctx.tokens = inputs
     ctx.save_for_backward(*arrays, *output)
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # or zeros would be written for the second output
 
 
 def _gradient(ctx, grad, _):  # type: ignore[no-untyped-def]
@@ -160,8 +165,17 @@ class _Group:
         return -(-self.samples // self.lanes)
 
     @property
-    def row_blocks(self) -> int:
-        return -(-self.samples // max(1, ROWS // self.tokens))
+    def rows(self) -> int:
+        return min(ROWS, max(SMALLEST_SIDE, power_of_two(self.tokens)))
+
+    @property
+    def together(self) -> int:
+        """Samples of a program."""
+        return (2 * ROWS if self.rank <= SMALLEST_SIDE else ROWS) // self.rows
+
+    @property
+    def sample_blocks(self) -> int:
+        return -(-self.samples // self.together)
 
     def by_products(self, count: int) -> dict[str, int]:
         warps = max(1, self.lanes // 32)
@@ -177,9 +191,9 @@ class _Group:
         return {
             "TOKENS": self.tokens,
             "RANK": self.rank,
-            "RANKS": max(16, power_of_two(self.rank)),
-            "ROWS": ROWS,
-            "PACKED": ROWS // self.tokens,
+            "RANKS": max(SMALLEST_SIDE, power_of_two(self.rank)),
+            "ROWS": self.rows,
+            "SAMPLES": self.together,
             "PRECISION": precision(),
         }
 

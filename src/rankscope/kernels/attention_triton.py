@@ -6,8 +6,8 @@ s = q·k · scale·log₂e, so that softmax is exp2(s − lse) with lse = log₂
 Rank ≤ 4, by products; positions are (token, sample). A thread owns a sample, some of its queries in registers, and all
 keys pass by. Every load is a run of samples; nothing is padded, no sum crosses threads.
 
-Larger rank, by matrix units; positions are (sample, token). 64 rows hold as many whole samples as fit, a mask keeps them
-apart; longer sequences pass by in blocks of 64 keys.
+Larger rank, by matrix units; positions are (sample, token). A program takes a few samples side by side, a batch of small
+products; tokens are padded to 16, 32 or 64, and longer sequences pass by in blocks of 64 keys.
 """
 
 import triton
@@ -66,6 +66,32 @@ def _dot(start, rows, i, row, RANK: tl.constexpr):
 
 
 @triton.jit
+def _largest_scores(
+    k, queries, sample, here, samples,
+    TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """max over keys of q·k for each query; at rank 1 that is at the largest or the least key."""
+    if RANK == 1:
+        high = tl.full([LANES], float("-inf"), tl.float32)
+        low = tl.full([LANES], float("inf"), tl.float32)
+        for j in tl.range(TOKENS, loop_unroll_factor=8):
+            key = _read(k, sample, here, j, samples, TOKENS, 1, 1)[0]
+            high, low = tl.maximum(high, key), tl.minimum(low, key)
+        most = ()
+        for i in tl.static_range(COUNT):
+            most = most + (tl.maximum(queries[i] * high, queries[i] * low),)
+    else:
+        most = _filled(float("-inf"), LANES, COUNT)
+        for j in tl.range(TOKENS, loop_unroll_factor=8):
+            key = _read(k, sample, here, j, samples, TOKENS, RANK, 1)
+            larger = ()
+            for i in tl.static_range(COUNT):
+                larger = larger + (tl.maximum(most[i], _dot(0.0, queries, i, key, RANK)),)
+            most = larger
+    return most
+
+
+@triton.jit
 def forward_by_products(
     q, k, v, out, lse, samples, scale,
     TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
@@ -76,13 +102,7 @@ def forward_by_products(
     here, base = sample < samples, head * RANK * TOKENS * samples
     queries = _read(q + base, sample, here, first, samples, TOKENS, RANK, COUNT)
     queries = _times(queries, scale * LOG2_E, COUNT * RANK)
-    most = _filled(float("-inf"), LANES, COUNT)
-    for j in tl.range(TOKENS, loop_unroll_factor=8):
-        key = _read(k + base, sample, here, j, samples, TOKENS, RANK, 1)
-        larger = ()
-        for i in tl.static_range(COUNT):
-            larger = larger + (tl.maximum(most[i], _dot(0.0, queries, i, key, RANK)),)
-        most = larger
+    most = _largest_scores(k + base, queries, sample, here, samples, TOKENS, RANK, COUNT, LANES)
     total = _filled(0.0, LANES, COUNT)
     mixed = _filled(0.0, LANES, COUNT * RANK)
     for j in tl.range(TOKENS, loop_unroll_factor=4):
@@ -193,127 +213,127 @@ def backward_of_keys_by_products(
 
 
 @triton.jit
-def _rows(first_sample, first_token, samples, TOKENS: tl.constexpr, ROWS: tl.constexpr, PACKED: tl.constexpr):
-    """Sample and position of each row of a block, and whether there is one: PACKED whole samples, or a part of one."""
-    row = tl.arange(0, ROWS)
-    position = first_sample * TOKENS + first_token + row
-    if PACKED > 0:
-        sample = first_sample + row // TOKENS
-        valid = (row < PACKED * TOKENS) & (sample < samples)
-    else:
-        sample = first_sample + row * 0
-        valid = first_token + row < TOKENS
-    return sample, position, valid
+def _block(array, base, sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
+    """A (sample, token, channel) block of an array; zeros where there is nothing."""
+    where, there = _place(base, sample, token, channel, samples, TOKENS, RANK)
+    return tl.load(array + where, mask=there, other=0.0)
 
 
 @triton.jit
-def _block(array, base, channel, position, valid, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
-    """A (row, channel) block of an array."""
-    where = base + position[:, None] + channel[None, :] * (samples * TOKENS)
-    return tl.load(array + where, mask=valid[:, None] & (channel < RANK)[None, :], other=0.0)
+def _keep(array, base, block, sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
+    """The way back of `_block`."""
+    where, there = _place(base, sample, token, channel, samples, TOKENS, RANK)
+    tl.store(array + where, block.to(array.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def _place(base, sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
+    there = (sample < samples) & (token < TOKENS) & (channel < RANK)
+    return base + sample * TOKENS + token + channel * (samples * TOKENS), there
+
+
+@triton.jit
+def _turned(block):
+    """(sample, token, channel) → (sample, channel, token)"""
+    return tl.permute(block, (0, 2, 1))
+
+
+@triton.jit
+def _scores(queries, key, key_token, scale, TOKENS: tl.constexpr, PRECISION: tl.constexpr):
+    """q·k in base 2, (sample, query, key); −∞ where there is no key."""
+    scores = tl.dot(queries, _turned(key), input_precision=PRECISION) * (scale * LOG2_E)
+    return tl.where(key_token < TOKENS, scores, float("-inf"))
 
 
 @triton.jit
 def forward_by_matrices(
     q, k, v, out, lse, samples, scale,
-    TOKENS: tl.constexpr, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr, PACKED: tl.constexpr,
+    TOKENS: tl.constexpr, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr, SAMPLES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same: ROWS queries a program, blocks of ROWS keys."""
+    """The same: ROWS queries of SAMPLES samples a program, blocks of ROWS keys."""
     head = tl.program_id(0).to(tl.int64)
     base = head * RANK * TOKENS * samples
-    channel = tl.arange(0, RANKS)
-    BLOCKS: tl.constexpr = 1 if PACKED > 0 else (TOKENS + ROWS - 1) // ROWS
-    first = tl.program_id(1) // BLOCKS * (PACKED if PACKED > 0 else 1)
-    sample, position, valid = _rows(first, tl.program_id(1) % BLOCKS * ROWS, samples, TOKENS, ROWS, PACKED)
-    queries = _block(q, base, channel, position, valid, samples, TOKENS, RANK)
-    most = tl.full([ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    mixed = tl.zeros([ROWS, RANKS], tl.float32)
+    BLOCKS: tl.constexpr = (TOKENS + ROWS - 1) // ROWS
+    row = tl.arange(0, ROWS)
+    channel = tl.arange(0, RANKS)[None, None, :]
+    sample = (tl.program_id(1) // BLOCKS * SAMPLES + tl.arange(0, SAMPLES))[:, None, None]
+    token = (tl.program_id(1) % BLOCKS * ROWS + row)[None, :, None]
+    queries = _block(q, base, sample, token, channel, samples, TOKENS, RANK)
+    most = tl.full([SAMPLES, ROWS, 1], float("-inf"), tl.float32)
+    total = tl.zeros([SAMPLES, ROWS, 1], tl.float32)
+    mixed = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
     for block in range(BLOCKS):
-        theirs, key_position, there = _rows(first, block * ROWS, samples, TOKENS, ROWS, PACKED)
-        key = _block(k, base, channel, key_position, there, samples, TOKENS, RANK)
-        value = _block(v, base, channel, key_position, there, samples, TOKENS, RANK)
-        scores = tl.dot(queries, tl.trans(key), input_precision=PRECISION) * (scale * LOG2_E)
-        scores = tl.where((sample[:, None] == theirs[None, :]) & there[None, :], scores, float("-inf"))
-        level = tl.maximum(most, tl.max(scores, axis=1))
-        level = tl.where(level == float("-inf"), 0.0, level)
+        theirs = block * ROWS + row
+        key = _block(k, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        value = _block(v, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
+        level = tl.maximum(most, tl.max(scores, axis=2, keep_dims=True))
         shrink = tl.exp2(most - level)
-        weight = tl.exp2(scores - level[:, None])
-        total = total * shrink + tl.sum(weight, axis=1)
-        mixed = mixed * shrink[:, None] + tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
+        weight = tl.exp2(scores - level)
+        total = total * shrink + tl.sum(weight, axis=2, keep_dims=True)
+        mixed = mixed * shrink + tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
         most = level
-    mixed = mixed / tl.where(valid, total, 1.0)[:, None]
-    where = base + position[:, None] + channel[None, :] * (samples * TOKENS)
-    tl.store(out + where, mixed.to(out.dtype.element_ty), mask=valid[:, None] & (channel < RANK)[None, :])
-    row = head * samples * TOKENS + position
-    tl.store(lse + row, most + tl.log2(tl.where(valid, total, 1.0)), mask=valid)
+    _keep(out, base, mixed / total, sample, token, channel, samples, TOKENS, RANK)
+    first = head * samples * TOKENS
+    _keep(lse, first, most + tl.log2(total), sample, token, sample * 0, samples, TOKENS, 1)
 
 
 @triton.jit
 def backward_by_matrices(
     q, k, v, out, lse, grad, grad_q, grad_k, grad_v, samples, scale,
-    TOKENS: tl.constexpr, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr, PACKED: tl.constexpr,
+    TOKENS: tl.constexpr, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr, SAMPLES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One program for PACKED samples, or for one long one: first grad_k and grad_v by key block, then grad_q."""
+    """One program for SAMPLES samples: grad_k and grad_v by key block; grad_q with them, or after where blocks are many."""
     head = tl.program_id(0).to(tl.int64)
-    base = head * RANK * TOKENS * samples
-    channel = tl.arange(0, RANKS)
-    kind = grad_q.dtype.element_ty
-    BLOCKS: tl.constexpr = 1 if PACKED > 0 else (TOKENS + ROWS - 1) // ROWS
-    first = tl.program_id(1) * (PACKED if PACKED > 0 else 1)
+    base, first = head * RANK * TOKENS * samples, head * samples * TOKENS
+    BLOCKS: tl.constexpr = (TOKENS + ROWS - 1) // ROWS
+    row = tl.arange(0, ROWS)
+    channel = tl.arange(0, RANKS)[None, None, :]
+    sample = (tl.program_id(1) * SAMPLES + tl.arange(0, SAMPLES))[:, None, None]
     for one in range(BLOCKS):
-        theirs, key_position, there = _rows(first, one * ROWS, samples, TOKENS, ROWS, PACKED)
-        key = _block(k, base, channel, key_position, there, samples, TOKENS, RANK)
-        value = _block(v, base, channel, key_position, there, samples, TOKENS, RANK)
-        to_k = tl.zeros([ROWS, RANKS], tl.float32)
-        to_v = tl.zeros([ROWS, RANKS], tl.float32)
+        theirs = one * ROWS + row
+        key = _block(k, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        value = _block(v, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        to_k = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
+        to_v = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
         for other in range(BLOCKS):
-            sample, position, valid = _rows(first, other * ROWS, samples, TOKENS, ROWS, PACKED)
-            queries = _block(q, base, channel, position, valid, samples, TOKENS, RANK)
-            pull = _block(grad, base, channel, position, valid, samples, TOKENS, RANK)
-            made = _block(out, base, channel, position, valid, samples, TOKENS, RANK)
-            shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=1)
-            row = head * samples * TOKENS + position
-            level = tl.load(lse + row, mask=valid, other=float("inf"))
-            scores = tl.dot(queries, tl.trans(key), input_precision=PRECISION) * (scale * LOG2_E)
-            scores = tl.where((sample[:, None] == theirs[None, :]) & there[None, :], scores, float("-inf"))
-            weight = tl.exp2(scores - level[:, None])
-            slope = tl.dot(pull, tl.trans(value), input_precision=PRECISION) - shared[:, None]
-            slope = (weight * slope * scale).to(queries.dtype)
-            to_v += tl.dot(tl.trans(weight.to(pull.dtype)), pull, input_precision=PRECISION)
-            to_k += tl.dot(tl.trans(slope), queries, input_precision=PRECISION)
+            token = (other * ROWS + row)[None, :, None]
+            queries = _block(q, base, sample, token, channel, samples, TOKENS, RANK)
+            pull = _block(grad, base, sample, token, channel, samples, TOKENS, RANK)
+            level = _block(lse, first, sample, token, sample * 0, samples, TOKENS, 1)
+            scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
+            weight = tl.exp2(scores - level)
+            slope = tl.dot(pull, _turned(value), input_precision=PRECISION)
+            if BLOCKS == 1:
+                shared = tl.sum(weight * slope, axis=2, keep_dims=True)
+            else:
+                made = _block(out, base, sample, token, channel, samples, TOKENS, RANK)
+                shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=2, keep_dims=True)
+            slope = (weight * (slope - shared) * scale).to(queries.dtype)
+            to_v += tl.dot(_turned(weight.to(pull.dtype)), pull, input_precision=PRECISION)
+            to_k += tl.dot(_turned(slope), queries, input_precision=PRECISION)
             if BLOCKS == 1:
                 to_q = tl.dot(slope, key, input_precision=PRECISION)
-                where = base + position[:, None] + channel[None, :] * (samples * TOKENS)
-                mask = valid[:, None] & (channel < RANK)[None, :]
-                tl.store(grad_q + where, to_q.to(kind), mask=mask)
-        where = base + key_position[:, None] + channel[None, :] * (samples * TOKENS)
-        mask = there[:, None] & (channel < RANK)[None, :]
-        tl.store(grad_k + where, to_k.to(kind), mask=mask)
-        tl.store(grad_v + where, to_v.to(kind), mask=mask)
+                _keep(grad_q, base, to_q, sample, token, channel, samples, TOKENS, RANK)
+        _keep(grad_k, base, to_k, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        _keep(grad_v, base, to_v, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
     if BLOCKS > 1:
         for one in range(BLOCKS):
-            sample, position, valid = _rows(first, one * ROWS, samples, TOKENS, ROWS, PACKED)
-            queries = _block(q, base, channel, position, valid, samples, TOKENS, RANK)
-            pull = _block(grad, base, channel, position, valid, samples, TOKENS, RANK)
-            made = _block(out, base, channel, position, valid, samples, TOKENS, RANK)
-            shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=1)
-            row = head * samples * TOKENS + position
-            level = tl.load(lse + row, mask=valid, other=float("inf"))
-            to_q = tl.zeros([ROWS, RANKS], tl.float32)
+            token = (one * ROWS + row)[None, :, None]
+            queries = _block(q, base, sample, token, channel, samples, TOKENS, RANK)
+            pull = _block(grad, base, sample, token, channel, samples, TOKENS, RANK)
+            made = _block(out, base, sample, token, channel, samples, TOKENS, RANK)
+            level = _block(lse, first, sample, token, sample * 0, samples, TOKENS, 1)
+            shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=2, keep_dims=True)
+            to_q = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
             for other in range(BLOCKS):
-                theirs, key_position, there = _rows(first, other * ROWS, samples, TOKENS, ROWS, PACKED)
-                key = _block(k, base, channel, key_position, there, samples, TOKENS, RANK)
-                value = _block(v, base, channel, key_position, there, samples, TOKENS, RANK)
-                scores = tl.dot(queries, tl.trans(key), input_precision=PRECISION) * (scale * LOG2_E)
-                scores = tl.where(
-                    (sample[:, None] == theirs[None, :]) & there[None, :], scores, float("-inf")
-                )
-                weight = tl.exp2(scores - level[:, None])
-                slope = tl.dot(pull, tl.trans(value), input_precision=PRECISION) - shared[:, None]
-                to_q += tl.dot((weight * slope * scale).to(key.dtype), key, input_precision=PRECISION)
-            where = base + position[:, None] + channel[None, :] * (samples * TOKENS)
-            mask = valid[:, None] & (channel < RANK)[None, :]
-            tl.store(grad_q + where, to_q.to(kind), mask=mask)
+                theirs = other * ROWS + row
+                key = _block(k, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+                value = _block(v, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+                scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
+                slope = tl.dot(pull, _turned(value), input_precision=PRECISION) - shared
+                slope = (tl.exp2(scores - level) * slope * scale).to(key.dtype)
+                to_q += tl.dot(slope, key, input_precision=PRECISION)
+            _keep(grad_q, base, to_q, sample, token, channel, samples, TOKENS, RANK)

@@ -139,7 +139,7 @@ def test_the_least_ritz_value_is_the_least_on_the_space_searched():
 def test_few_features_save_most_iterations(monkeypatch):
     q, k = independent_heads(8, 1_024, stream(0, "fewer"))
     with_features = solve_matrix_free(q, k).iterations
-    monkeypatch.setattr(low_degrees, "MOST_FEATURES", 1)
+    monkeypatch.setattr(low_degrees, "FEWEST_ALLOWED", 1)
     assert with_features <= solve_matrix_free(q, k).iterations / 2
 
 

@@ -5,7 +5,7 @@ near heads · ½ λ_l² λ_m²: the first few pairs hold all large eigenvalues, 
 """
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations_with_replacement
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,9 @@ from rankscope.linalg.sphere import uniform_sphere
 from rankscope.papers.amsel2024.theory.counting import harmonic_dim
 from rankscope.papers.amsel2024.theory.expansions import sign_eigenvalue, sign_energy
 
-MOST_FEATURES = 2_048
+FEWEST_ALLOWED, HEADS_PER_FEATURE = 2_048, 64
+"""Most features: so many, or heads over that; their Gram matrix then costs no more than a product by C or two."""
+
 WORTH = 4.0
 """A pair is kept where its eigenvalues exceed the rest of the diagonal this many times."""
 
@@ -25,20 +27,24 @@ DEGREES = (1, 3, 5, 7, 9)
 
 
 def kept_pairs(dim: int, heads: int) -> tuple[list[tuple[int, int]], float]:
-    """The pairs of degrees worth inverting, and the diagonal τ that the others are replaced by.
+    """The pairs of degrees worth inverting, each with its mirror image, and the diagonal τ in place of the others.
 
     >>> kept_pairs(8, 4096)[0], kept_pairs(8, 65536)[0]
     ([(1, 1)], [(1, 1), (1, 3), (3, 1)])
     """
-    candidates = sorted(product(DEGREES, DEGREES), key=lambda pair: (-_weight(dim, *pair), pair))
+    candidates = sorted(
+        combinations_with_replacement(DEGREES, 2), key=lambda pair: (-_weight(dim, *pair), pair)
+    )
     kept: list[tuple[int, int]] = []
     features, diagonal = 1, 0.5
-    for pair in candidates:
-        features += harmonic_dim(dim, pair[0]) * harmonic_dim(dim, pair[1])
-        if features > MOST_FEATURES or heads * _weight(dim, *pair) < WORTH * diagonal:
+    most = max(FEWEST_ALLOWED, heads // HEADS_PER_FEATURE)
+    for low, high in candidates:
+        mirrored = sorted({(low, high), (high, low)})
+        features += len(mirrored) * harmonic_dim(dim, low) * harmonic_dim(dim, high)
+        if features > most or heads * _weight(dim, low, high) < WORTH * diagonal:
             break
-        kept.append(pair)
-        diagonal -= 0.5 * sign_energy(dim, pair[0]) * sign_energy(dim, pair[1])
+        kept.extend(mirrored)
+        diagonal -= 0.5 * len(mirrored) * sign_energy(dim, low) * sign_energy(dim, high)
     return kept, diagonal
 
 
