@@ -9,9 +9,10 @@ forward's, over the rate of an 8192 × 8192 × 8192 bfloat16 product measured he
 and written once a step, 24 bytes a parameter, over the rate of a large copy measured here; activations could be kept on
 the chip. The exponentials of the softmax are counted beside it: with rank 1 they outnumber everything else.
 
---precision-study trains three cells in float32, TF32 and bfloat16 and prints the errors of all seeds.
-
     python benchmarks/gpu_training.py            # needs a CUDA device; writes gpu_training.json
+
+--precision-study STEPS trains three cells in float32, TF32 and bfloat16 instead and writes the errors of all seeds,
+to gpu_precision.json.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +160,8 @@ def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) ->
     }  # fmt: skip
 
 
-def precision_study(steps: int) -> list[dict[str, Any]]:
+def precision_study(steps: int) -> Iterator[dict[str, Any]]:
     """Three cells, five seeds, three precisions: the error on fresh samples of every training."""
-    found = []
     for layers, budget, rank in ((1, 1, 64), (1, 8, 8), (3, 1, 16)):
         cells = [
             cell for cell in FIGURE_1
@@ -171,11 +171,26 @@ def precision_study(steps: int) -> list[dict[str, Any]]:
             train = recipe(cells[0]).replace(steps=steps, precision=precision)
             group = [dataclasses.replace(cell, train=train) for cell in cells]
             errors = [record["error"] for record in records(group, *train_group(group, "cuda"), "cuda")]
-            found.append({"layers": layers, "budget": budget, "rank": rank, "precision": precision.value,
-                          "steps": steps, "errors": errors, "mean": statistics.mean(errors),
-                          "spread": statistics.stdev(errors)})  # fmt: skip
-            print(found[-1], flush=True)
-    return found
+            yield {"layers": layers, "budget": budget, "rank": rank, "precision": precision.value,
+                   "steps": steps, "errors": errors, "mean": statistics.mean(errors),
+                   "spread": statistics.stdev(errors)}  # fmt: skip
+
+
+def grid(rates: dict[str, float], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Every cell of figure 1, one of its seeds each."""
+    seen = set()
+    for cell in FIGURE_1:
+        model = models([cell])[0]
+        if model not in seen:
+            seen.add(model)
+            yield measure(cell, rates, options)
+
+
+def versions() -> dict[str, str]:
+    return {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
+        "python": platform.python_version(),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -183,33 +198,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.3, help="length of each timed run")
     parser.add_argument("--precision", default="bfloat16", choices=[one.value for one in Precision])
     parser.add_argument("--precision-study", type=int, default=0, metavar="STEPS")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("No CUDA device: this benchmark compares trainings on a GPU.")
+    if options.precision_study:
+        study: dict[str, Any] = {**versions(), "trainings": []}
+        for found in precision_study(options.precision_study):
+            print(found, flush=True)
+            study["trainings"].append(found)
+            Path(__file__).with_name("gpu_precision.json").write_text(json.dumps(study, indent=1) + "\n")
+        return
     rates = ceilings()
     print(f"{torch.cuda.get_device_name()}: {rates['flops_per_s'] / 1e12:.0f} TFLOP/s, "
           f"{rates['bytes_per_s'] / 1e12:.2f} TB/s", flush=True)  # fmt: skip
-    result: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "python": platform.python_version(), "precision": options.precision, "ceilings": rates, "cells": [],
-    }  # fmt: skip
-    seen = set()
-    for cell in FIGURE_1:
-        model = models([cell])[0]
-        if model in seen:
-            continue
-        seen.add(model)
-        row = measure(cell, rates, options)
+    result: dict[str, Any] = {**versions(), "precision": options.precision, "ceilings": rates, "cells": []}
+    for row in grid(rates, options):
         result["cells"].append(row)
         print("layers {layers} budget {budget:2d} rank {rank:2d}: stock {stock_per_s:7.1f}/s, ours {ours_per_s:8.0f}/s, "
               "{ratio:5.0f} times, {roofline_share:.0%} of the roofline, {gib:.1f} GiB".format(**row), flush=True)  # fmt: skip
         result["least_ratio"] = min(row["ratio"] for row in result["cells"])
         result["mean_roofline_share"] = statistics.mean(row["roofline_share"] for row in result["cells"])
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
-    if options.precision_study:
-        result["precision_study"] = precision_study(options.precision_study)
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     print(f"least ratio {result['least_ratio']:.0f} (goal {GOAL_RATIO}), mean share of the roofline "
           f"{result['mean_roofline_share']:.0%} (goal {GOAL_SHARE:.0%})")  # fmt: skip
 
