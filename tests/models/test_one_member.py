@@ -54,10 +54,9 @@ def test_by_the_kernel_it_is_the_same_function(batch_first, shape, rank):
     settings = {"rank": rank, "device": "cuda", "dtype": torch.float32}
     found = output_and_grads(Way.FUSED, batch_first, shape, **settings)
     wanted = output_and_grads(Way.STOCK, batch_first, shape, **settings)
+    largest = max(float(array.detach().abs().max()) for array in wanted)
     for ours, stock in zip(found, wanted, strict=True):
-        torch.testing.assert_close(
-            ours, stock, rtol=1e-3, atol=1e-3
-        )  # gradients are of order 100; that of b_k is 0
+        torch.testing.assert_close(ours, stock, rtol=0, atol=1e-5 * largest)
 
 
 def test_the_kernel_is_chosen_where_it_applies(monkeypatch):

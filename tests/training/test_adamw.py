@@ -71,11 +71,17 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=Checkpoint(path, seconds=0.0), tick=die)
-    steps = []
+    steps, told = [], []
+
+    def counted(step):
+        steps.append(step)
+        return batch_at(step)
+
     resumed, again = adamw(
-        start(), batch_at, losses_of, SETTINGS, checkpoint=Checkpoint(path), tick=lambda: steps.append(1)
+        start(), counted, losses_of, SETTINGS, checkpoint=Checkpoint(path), tick=lambda: told.append(1)
     )
-    assert len(steps) == 30 - 17
+    assert steps == list(range(17, 30))
+    assert len(told) == 30  # what was done before is told, too
     assert torch.equal(again, losses)
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 

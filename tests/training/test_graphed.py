@@ -59,10 +59,15 @@ def test_a_stopped_training_goes_on_where_it_stood(problem, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         adamw_graphed(*problem, SETTINGS, checkpoint=Checkpoint(path, seconds=0.0), tick=stop_at_25)
-    steps = []
+    state = torch.load(path)
+    assert len(state["losses"]) == 25
+    state["losses"][0] = 123.0  # to be seen again, unless training starts anew
+    torch.save(state, path)
+    told = []
     again, same = adamw_graphed(
-        *problem, SETTINGS, checkpoint=Checkpoint(path, seconds=1e9), tick=lambda: steps.append(1)
+        *problem, SETTINGS, checkpoint=Checkpoint(path, seconds=1e9), tick=lambda: told.append(1)
     )
-    assert len(steps) == 15
+    assert len(told) == 40
     torch.testing.assert_close(again["w"], whole["w"])
-    torch.testing.assert_close(same, history)
+    torch.testing.assert_close(same[1:], history[1:])
+    assert torch.all(same[0] == 123.0)

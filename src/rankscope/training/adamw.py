@@ -54,6 +54,8 @@ def adamw(
     )
     history: list[Tensor] = []
     start = _resume(checkpoint, leaves, optimizer, history)
+    for _ in range(start):  # what was done before counts as progress
+        tick()
     for step in range(start, settings.steps if steps is None else steps):
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * warmup_cosine(step, settings.steps, settings.warmup)

@@ -60,6 +60,8 @@ def adamw_graphed(
             step.zero_()
     start = _begin(checkpoint, weights, leaves, optimizer, history)
     step.fill_(start)
+    for _ in range(start):  # what was done before counts as progress
+        tick()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         advance()

@@ -8,6 +8,7 @@ import torch
 from rankscope.lab import Progress, Scale, Store, run
 from rankscope.lab.runner import plan
 from rankscope.models.stacked_encoder import Positions
+from rankscope.papers.amsel2024 import training
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
 from rankscope.papers.amsel2024.figures import figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
@@ -117,9 +118,12 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
     path = tmp_path / "killed.pt"
     with pytest.raises(KeyboardInterrupt):
         run_group(cells, "cpu", Progress(die, path))
-    more = []
-    resumed = run_group(cells, "cpu", Progress(lambda: more.append(1), path))
-    assert len(more) == recipe(cells[0]).steps - 40
+    drawn, told = [], []
+    batch = training.batch
+    monkeypatch.setattr(training, "batch", lambda *given, **kind: drawn.append(1) or batch(*given, **kind))
+    resumed = run_group(cells, "cpu", Progress(lambda: told.append(1), path))
+    assert len(drawn) == recipe(cells[0]).steps - 40
+    assert len(told) == recipe(cells[0]).steps
     assert [outcome.records for outcome in resumed] == whole
 
 
