@@ -6,7 +6,7 @@ import torch
 from rankscope.core import InputError, stream
 from rankscope.kernels import usable
 from rankscope.models.attention import RankAttention
-from rankscope.models.one_member import LONGEST_BY_CHOICE, way_of
+from rankscope.models.one_member import way_of
 from rankscope.models.small_attention import Way
 
 on_gpu = pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
@@ -61,7 +61,7 @@ def test_by_the_kernel_it_is_the_same_function(batch_first, shape, rank):
 
 def test_the_kernel_is_chosen_where_it_applies(monkeypatch):
     monkeypatch.setattr("rankscope.kernels.usable", lambda device: True)
-    x, long = torch.empty(2, 5, 8, device="meta"), torch.empty(1, LONGEST_BY_CHOICE + 1, 8, device="meta")
+    x, long = torch.empty(2, 5, 8, device="meta"), torch.empty(1, 65, 8, device="meta")
     layer, grouped = RankAttention(8, 4, 2), RankAttention(8, 4, 2, kv_heads=2)
     assert way_of(layer, x, x, True, plain=True) is Way.FUSED
     assert way_of(layer, x, x, True, plain=False) is Way.STOCK
@@ -70,7 +70,9 @@ def test_the_kernel_is_chosen_where_it_applies(monkeypatch):
     assert way_of(layer, x.double(), x.double(), True, plain=True) is Way.STOCK
     assert way_of(layer, long, long, True, plain=True) is Way.STOCK
     assert way_of(grouped, x, x, True, plain=True) is Way.STOCK
-    assert way_of(RankAttention(64, 1, 64), x, x, True, plain=True) is Way.STOCK
+    assert way_of(RankAttention(8, 1, 8), x, x, True, plain=True) is Way.FUSED
+    assert way_of(RankAttention(8, 1, 8), long[:, :17], long[:, :17], True, plain=True) is Way.STOCK
+    assert way_of(RankAttention(9, 1, 9), x, x, True, plain=True) is Way.STOCK
     assert way_of(RankAttention(8, 4, 2, way=Way.FUSED), long, long, True, plain=True) is Way.FUSED
     assert way_of(RankAttention(8, 4, 2, way=Way.STOCK), x, x, True, plain=True) is Way.STOCK
 

@@ -17,8 +17,8 @@ from rankscope.models.small_attention import Way, attend, best_way, token_first
 if TYPE_CHECKING:
     from rankscope.models.attention import RankAttention
 
-LARGEST_BY_CHOICE, LONGEST_BY_CHOICE = 8, 64
-"""Heads of larger rank and longer sequences are as fast by torch's own kernels: see docs/rank-attention.md."""
+GAINS = ((4, 64), (8, 16))
+"""Up to this rank, up to so many tokens, the fused kernel is the faster one in a layer: see docs/rank-attention.md."""
 
 
 def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool, *, plain: bool) -> Way:
@@ -31,7 +31,7 @@ def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool
     takes = plain and alike and query.shape[:2] == key.shape[:2] and query.numel() > 0
     best = best_way([layer.rank], tokens, query.device, _number(query)) if takes else Way.STOCK
     if layer.way is None:
-        gains = layer.rank <= LARGEST_BY_CHOICE and tokens <= LONGEST_BY_CHOICE
+        gains = any(layer.rank <= rank and tokens <= longest for rank, longest in GAINS)
         return Way.FUSED if best is Way.FUSED and gains else Way.STOCK
     if layer.way is not Way.STOCK and not takes:
         raise InputError(
