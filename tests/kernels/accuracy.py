@@ -123,6 +123,21 @@ def check_operators(device):
     torch.library.opcheck(error_op, (leaf(2, 4, 6), torch.randn(2, 4, 6, device=device)))
 
 
+def samples_with_nan(rank, device):
+    """Of three samples, which have NaN in their output or gradients if the second one's keys and values have."""
+    tokens, samples = 5, 3
+    arrays = [torch.randn(1, 2 * rank, tokens * samples, device=device) for _ in range(3)]
+    places = (tokens, samples) if token_first(rank) else (samples, tokens)
+    first_token_of_second_sample = (0, 1) if token_first(rank) else (1, 0)
+    for array in arrays[1:]:
+        array.view(1, 2 * rank, *places)[(..., *first_token_of_second_sample)] = torch.nan
+    q, k, v = (array.requires_grad_() for array in arrays)
+    out = short_attention(q, k, v, [rank], tokens)
+    out.sum().backward()
+    broken = sum(array.isnan() for array in (out, q.grad, k.grad, v.grad)).view(-1, *places)
+    return broken.sum((0, 1) if token_first(rank) else (0, 2)).bool().tolist()
+
+
 def normal_moments(device):
     """Mean, variance and excess kurtosis of drawn numbers, and whether key and step alone decide them."""
     keys, step = torch.tensor([3, 4], device=device), torch.tensor([7], device=device)
@@ -145,6 +160,7 @@ def main():
         "norm": norm_errors(2, 20, 70, torch.float32, "cpu"),
         "error": error_errors(2, 20, 300, torch.float32, "cpu"),
         "normals": normal_moments("cpu"),
+        "nan": [samples_with_nan(rank, "cpu") for rank in (2, 8)],
     }
     check_operators("cpu")
     json.dump(found, sys.stdout)

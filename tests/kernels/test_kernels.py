@@ -37,6 +37,10 @@ def test_interpreted_kernels_agree_with_float64(interpreted, name):
     assert float(found.max()) < 1e-5
 
 
+def test_nan_stays_in_its_sample(interpreted):
+    assert interpreted["nan"] == [[False, True, False]] * 2
+
+
 def test_interpreted_normals_are_normal_and_follow_from_key_and_step(interpreted):
     found = interpreted["normals"]
     assert abs(found["mean"]) < 4 / 200  # 4 standard errors of 40,000 numbers
