@@ -74,8 +74,9 @@ def test_the_bound_on_the_optimum_is_a_bound():
         basis = torch.linalg.qr(a @ decompose._random_directions(a, 30)).Q
         for _ in range(seed % 4):
             basis = torch.linalg.qr(a @ (a.T @ basis)).Q
-        seen = basis.T @ a
-        bound = decompose._optimum_at_most(a, basis, seen, 14)
+        space = decompose._Space(a)
+        space.add(basis)
+        bound = decompose._optimum_at_most(space, 14)
         optimum = float(torch.linalg.svdvals(a.double())[:14].square().sum())
         assert bound >= optimum * (1 - 1e-6)
 
@@ -83,7 +84,7 @@ def test_the_bound_on_the_optimum_is_a_bound():
 @pytest.mark.parametrize("known", [True, False])
 def test_a_poor_subspace_is_caught(monkeypatch, known):
     """Stopped after one pass over a slowly falling spectrum, it goes the exact way and is right."""
-    monkeypatch.setattr(decompose, "BLOCKS", 1)
+    monkeypatch.setattr(decompose, "SPACE", 1)
     a = matrix(200, 300, 0.3)
     exact = torch.linalg.svdvals(a.double())
     factors = top_factors(a, 8, spectrum=exact if known else None)
@@ -117,7 +118,7 @@ def test_a_matrix_of_few_exact_directions_is_seen_whole_at_once(monkeypatch):
 
 
 def test_a_spectrum_without_a_gap_needs_few_blocks(monkeypatch):
-    monkeypatch.setattr(decompose, "BLOCKS", 5)
+    monkeypatch.setattr(decompose, "SPACE", 5)
     a = matrix(700, 700, 0.5)
     for spectrum in (None, torch.linalg.svdvals(a.double())):
         assert not top_factors(a, 16, spectrum=spectrum).exact

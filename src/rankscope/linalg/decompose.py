@@ -15,8 +15,16 @@ from torch import Tensor
 
 from rankscope.core import InputError, stream
 
+WIDTH = 32
+"""Directions that are added at a time: fewer see the matrix more often for the same work, more multiply faster."""
+
 OVERSAMPLING = 16
-BLOCKS = 8
+SPACE = 8
+"""A space of so many times rank + OVERSAMPLING directions is given up."""
+
+SETTLED = 100
+"""The optimum is bounded, which costs as much as a few blocks, once a block adds this much less than the tolerance."""
+
 PROBES = 8
 PROBE_STEPS = 5
 COLUMNS_AT_ONCE = 1024
@@ -66,24 +74,66 @@ def top_factors(
     if not 1 <= rank <= min(matrix.shape):
         rows, columns = matrix.shape
         raise InputError(f"rank={rank}: a {rows} × {columns} matrix has 1 to {min(rows, columns)}.")
-    width = rank + OVERSAMPLING
+    width = min(WIDTH, rank + OVERSAMPLING)
+    most = min(SPACE * (rank + OVERSAMPLING), min(matrix.shape) - 1)
     known = None if spectrum is None else _top_energy(spectrum, rank)
-    block = matrix @ _random_directions(matrix, width)
-    basis, seen, kept, total = block[:, :0], matrix[:0], 0.0, squared_norm(matrix)
-    for _ in range(min(BLOCKS, (min(matrix.shape) - 1) // width)):
-        block = torch.linalg.qr(_outside(basis, _outside(basis, block))).Q
-        basis, seen = torch.cat([basis, block], 1), torch.cat([seen, block.T @ matrix])
-        values, vectors = torch.linalg.eigh(_gram(seen))
-        before, kept = kept, float(values[-rank:].sum())
-        unseen = max(0.0, total - float(values.sum()))
-        optimum = kept + unseen if known is None else known  # Ky Fan: the unseen adds its trace at most
-        if known is None and kept - before < tolerance * kept < unseen:
-            optimum = min(optimum, _optimum_at_most(matrix, basis, seen, rank))
-        if kept >= (1 - tolerance) * optimum:
-            turn = vectors[:, -rank:].flip(1).to(matrix)
-            return TopFactors(basis @ turn, turn.T @ seen, kept, total, exact=False)
-        block = matrix @ seen[-width:].T
+    total = squared_norm(matrix) if spectrum is None else _top_energy(spectrum, len(spectrum))
+    space, kept = _Space(matrix), 0.0
+    image = matrix @ _random_directions(matrix, width)
+    while space.size + width <= most:
+        space.add(image)
+        if space.size >= rank:
+            values, vectors = torch.linalg.eigh(space.gram)
+            before, kept = kept, float(values[-rank:].sum())
+            unseen = max(0.0, total - float(values.sum()))
+            optimum = kept + unseen if known is None else known  # Ky Fan: the unseen adds its trace at most
+            if (
+                kept < (1 - tolerance) * optimum
+                and known is None
+                and kept - before < tolerance / SETTLED * kept
+            ):
+                optimum = min(optimum, _optimum_at_most(space, rank))
+            if kept >= (1 - tolerance) * optimum:
+                turn = vectors[:, -rank:].flip(1).to(matrix)
+                right = turn.T @ space.seen
+                return TopFactors(space.basis @ turn, right, squared_norm(right), total, exact=False)
+        image = space.last_image()
     return _exact(matrix, rank)
+
+
+class _Space:
+    """A growing space of directions: an orthonormal basis Q, QᵀA, QᵀAAᵀQ, and AAᵀQ of all but the last block."""
+
+    def __init__(self, matrix: Float[Tensor, "rows columns"]) -> None:
+        self.matrix, self.width = matrix, 0
+        self.basis, self.seen = matrix[:, :0], matrix[:0]
+        self.gram = matrix.new_zeros(0, 0, dtype=torch.float64)
+        self.images: list[Tensor] = []
+
+    @property
+    def size(self) -> int:
+        """How many directions there are."""
+        return self.basis.shape[1]
+
+    def add(self, vectors: Float[Tensor, "rows width"]) -> None:
+        """Take in what of the vectors lies outside."""
+        block = torch.linalg.qr(_outside(self.basis, _outside(self.basis, vectors))).Q
+        seen = block.T @ self.matrix
+        across, own = (self.seen @ seen.T).double(), _gram(seen)
+        self.gram = torch.cat([torch.cat([self.gram, across], 1), torch.cat([across.T, own], 1)])
+        self.basis, self.seen = torch.cat([self.basis, block], 1), torch.cat([self.seen, seen])
+        self.width = vectors.shape[1]
+
+    def last_image(self) -> Float[Tensor, "rows width"]:
+        """AAᵀ times the last block, computed once."""
+        if len(self.images) * self.width < self.size:
+            self.images.append(self.matrix @ self.seen[-self.width :].T)
+        return self.images[-1]
+
+    def image(self) -> Float[Tensor, "rows size"]:
+        """AAᵀQ"""
+        self.last_image()
+        return torch.cat(self.images, 1)
 
 
 def _exact(matrix: Tensor, rank: int) -> TopFactors:
@@ -116,19 +166,19 @@ def _top_energy(spectrum: Tensor, rank: int) -> float:
     return float(spectrum[:rank].double().square().sum())
 
 
-def _optimum_at_most(matrix: Tensor, basis: Tensor, seen: Tensor, rank: int) -> float:
+def _optimum_at_most(space: _Space, rank: int) -> float:
     """An upper bound on the energy that `rank` directions can keep.
 
     In the basis and its complement the Gram matrix is [[H, C], [Cᵀ, S]]. For τ above ‖S‖ it is at most
     diag(H + C Cᵀ/(τ − ‖S‖), τ), by a Schur complement; with τ the rank-th eigenvalue of H the leading `rank`
     eigenvalues of that are those of the first block. ‖S‖ is bounded from a block power iteration.
     """
-    inside = _gram(seen)
-    room = float(torch.linalg.eigvalsh(inside)[-rank]) - _largest_energy_outside(matrix, basis)
+    inside = space.gram
+    room = float(torch.linalg.eigvalsh(inside)[-rank]) - _largest_energy_outside(space.matrix, space.basis)
     if room <= 0:
         return float("inf")
-    coupling = (matrix @ seen.T).double() - basis.double() @ inside
-    lifted = inside + coupling.T @ coupling / room
+    coupling = space.image() - space.basis @ inside.to(space.basis)
+    lifted = inside + _gram(coupling.T) / room
     return float(torch.linalg.eigvalsh(lifted)[-rank:].sum())
 
 
