@@ -43,6 +43,7 @@ COUNTEREXAMPLES = {
 OF_CLASSES = {
     "classes": {8: {"median_energy@0.90": 3.0}},
     "parts": {8: {"energy@0.90_V": 3.0}},
+    "last": {8: {"last_energy@0.90_down": 3.0}},
     "rank-classes": {8: {"accuracy_rank_8": 0.85}},
     "rank-half": {8: {"accuracy_rank_4": 0.9}},
 }
@@ -67,6 +68,7 @@ def world_of_classes(optimizer, changes):
         follow = {f"accuracy_rank_{rank}": 0.9 if rank >= classes else 0.7 for rank in RANKS}
         ranks = {"Q": 8.0, "K": 8.0, "V": classes, "O": classes}
         follow |= {f"energy@0.90_{part}": float(rank) for part, rank in ranks.items()}
+        follow |= {f"last_energy@0.90_{part}": float(classes) for part in ("O", "down")}
         follow |= {"classes": classes, "median_energy@0.90": float(classes)}
         found += rows(optimizer, {**follow, **changes.get(classes, {})})
     return pd.DataFrame(found)

@@ -105,6 +105,13 @@ def _by_part(table: pd.DataFrame) -> list[Check]:
     return [_exponent(table, f"W_{part}", f"energy@0.90_{part}", bound) for part, bound in bounds.items()]
 
 
+def _last(table: pd.DataFrame) -> list[Check]:
+    bound = Between(1 - MARGIN, 1 + MARGIN)
+    return [
+        _exponent(table, f"the last W_{part}", f"last_energy@0.90_{part}", bound) for part in ("O", "down")
+    ]
+
+
 def _exponent(table: pd.DataFrame, which: str, column: str, bound: Between) -> Check:
     what = f"exponent in the classes of the directions that hold 0.9 of ‖ΔW‖², {which}"
     return Check(what, exponents(table, "classes", column), bound)
@@ -176,6 +183,9 @@ OF_CLASSES = (
     ("parts", "Beyond the paper's two patterns, on real data",
      "The ranks of ΔW_V and ΔW_O grow as the classes do; those of ΔW_Q and ΔW_K stay, for the kinds of image do.",
      "exponents 1 and 0", "classes", _by_part),
+    ("last", "Remark 1, on real data",
+     "In the last layer, which the head reads, the ranks of ΔW_O and ΔW_down grow as the classes do.",
+     "rank = classes", "classes", _last),
     ("rank-classes", "Figure 1, on real data", "Every update truncated to as many directions as classes works like the whole.",
      "like full rank", "classes", _at_every_count(_kept)),
     ("rank-half", "Figure 1, on real data", "Truncated to half as many directions as classes it is clearly worse.",

@@ -81,9 +81,9 @@ def _ranks(subject: Subject, arrays: Arrays) -> Figure:
     panels = []
     for name, cells in arrays.items():
         ranks = np.stack([cell["energy@0.90"].numpy() for cell in cells])
-        layers = np.arange(1, ranks.shape[1] + 1)
+        layers = [str(layer + 1) for layer in range(ranks.shape[1])]
         parts = [_series(part, layers, ranks[:, :, place]) for place, part in enumerate(PARTS)]
-        classes = Series("classes", layers.astype(float).tolist(), [float(CLASSES)] * len(layers), paper=True)
+        classes = Series("classes", layers, [float(CLASSES)] * len(layers), paper=True)
         panels.append(
             Panel(
                 f"{name}: directions that hold 0.9 of ‖ΔW‖²",
@@ -163,19 +163,20 @@ def _neurons(subject: Subject, table: pd.DataFrame, arrays: Arrays) -> Figure:
 
 def _classes(table: pd.DataFrame) -> Figure:
     panels = []
-    for optimizer, rows in table.groupby("optimizer", sort=False):
-        parts = [curve(part, rows, "classes", f"energy@0.90_{part}") for part in PARTS]
-        counts = sorted({float(count) for count in rows["classes"]})
-        panels.append(
-            Panel(
-                f"{optimizer}: directions that hold 0.9 of ‖ΔW‖²",
-                "classes",
-                "directions",
-                [*parts, Series("classes", counts, counts, paper=True)],
-                log_x=True,
-                log_y=True,
+    counts = sorted({float(count) for count in table["classes"]})
+    for where, prefix in (("all layers", ""), ("the last layer", "last_")):
+        for optimizer, rows in table.groupby("optimizer", sort=False):
+            parts = [curve(part, rows, "classes", f"{prefix}energy@0.90_{part}") for part in PARTS]
+            panels.append(
+                Panel(
+                    f"{optimizer}: {where}",
+                    "classes",
+                    "directions that hold 0.9 of ‖ΔW‖²",
+                    [*parts, Series("classes", counts, counts, paper=True)],
+                    log_x=True,
+                    log_y=True,
+                )
             )
-        )
     for optimizer, rows in table.groupby("optimizer", sort=False):
         columns = [f"accuracy_rank_{rank}" for rank in RANKS]
         labels = [*(str(rank) for rank in RANKS), "all"]
@@ -189,7 +190,7 @@ def _classes(table: pd.DataFrame) -> Figure:
     return _figure(
         DIGITS,
         "classes",
-        "Means over seeds with 95% intervals; at the top, each part's median over the layers. The images are of eight kinds "
+        "Means over seeds with 95% intervals; at the top, each part's median over the layers. The images are of eight kinds, "
         "whatever the number of classes.",
         panels,
         columns=2,

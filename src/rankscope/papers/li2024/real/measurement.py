@@ -111,7 +111,7 @@ def with_update_rank(
 
 
 def update_ranks(classifier: Classifier, start: Weights) -> tuple[dict[str, Scalar], dict[str, Tensor]]:
-    """The instrument `updates` on the layers' matrices: medians over all and by part, and every layer and part as an array.
+    """The instrument `updates` on the layers' matrices: medians over all and by part, the last layer's, and arrays of all.
 
     `signal_rank_bf16` counts what stands above the rounding if both checkpoints are stored in bfloat16, as most are.
     """
@@ -129,7 +129,11 @@ def update_ranks(classifier: Classifier, start: Weights) -> tuple[dict[str, Scal
     columns = [*RANK_COLUMNS, "signal_rank_bf16", "gap"]
     record: dict[str, Scalar] = {f"median_{name}": float(table[name].median()) for name in columns}
     for part in PARTS:
-        record[f"energy@0.90_{part}"] = float(table.loc[names[part], "energy@0.90"].median())
+        ranks = table.loc[names[part], "energy@0.90"]
+        record |= {
+            f"energy@0.90_{part}": float(ranks.median()),
+            f"last_energy@0.90_{part}": float(ranks.iloc[-1]),
+        }
     grids = {
         column: torch.tensor([table.loc[names[part], column].tolist() for part in PARTS]).T
         for column in columns
