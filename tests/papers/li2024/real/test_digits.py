@@ -109,3 +109,20 @@ def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
         "classes",
     ]
     assert save_static(made[-1], tmp_path)[0].stat().st_size > 1000
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_trains_and_measures_the_same(tmp_path):
+    (experiment,) = [one for one in experiments(Scale.SMOKE) if one.name == "li2024/digits"]
+    cell = experiment.cells()[0]
+    here, there = (
+        experiment.run([cell], device, Progress(lambda: None, tmp_path / "unused"))[0]
+        for device in ("cpu", "cuda")
+    )
+    for name, value in here.records[0].items():
+        if name.startswith("loss") or name.startswith("median_energy"):
+            assert there.records[0][name] == pytest.approx(value, rel=1e-2), name
+    torch.testing.assert_close(
+        there.arrays["neurons/update"], here.arrays["neurons/update"], rtol=1e-2, atol=1e-6
+    )
