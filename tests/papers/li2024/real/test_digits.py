@@ -121,7 +121,7 @@ def test_a_gpu_trains_and_measures_the_same(tmp_path):
         for device in ("cpu", "cuda")
     )
     for name, value in here.records[0].items():
-        if name.startswith("loss") or name.startswith("median_energy"):
+        if name.startswith(("loss", "median_energy")):
             assert there.records[0][name] == pytest.approx(value, rel=1e-2), name
     torch.testing.assert_close(
         there.arrays["neurons/update"], here.arrays["neurons/update"], rtol=1e-2, atol=1e-6
