@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.command_line import call
 from tests.zoo import build
@@ -42,3 +43,12 @@ def test_two_models_of_different_kinds_are_one_line(cli, tmp_path):
     assert code == 2
     assert len(err.splitlines()) == 1
     assert "have no tensor in common: these are not two states of one model" in err
+
+
+def test_a_loss_on_images_is_one_on_labels(cli, tmp_path):
+    build("vit").save_pretrained(tmp_path / "vit")
+    images = {"pixel_values": torch.zeros(6, 3, 16, 16), "labels": torch.tensor([0, 1, 0, 1, 0, 1])}
+    save_file(images, tmp_path / "images.safetensors")
+    code, out, _ = cli("neurons", tmp_path / "vit", "--data", tmp_path / "images.safetensors")
+    assert code == 0
+    assert "Loss on 6 labels after silencing" in out

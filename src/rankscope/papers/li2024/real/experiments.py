@@ -3,7 +3,7 @@
 **Sentences.** Quick takes a part of the data, the sentences of at most 14 tokens, and one pass over 768 of them; paper takes
 all of them and three passes. The paper trains with SGD, practice with AdamW: both are run, for ΔW is what the optimizer
 makes of the gradients. Of a few learning rates tried at quick, SGD jumps from 0.1 on, and AdamW does alike from 1e-4 to 5e-4.
-The longer training of paper has lower ones: SGD at 0.05 loses again what it learned (seen after 160 steps), at 0.02 it does not.
+The longer training of paper has lower ones: SGD at 0.05 loses again what it learned (after 160 steps), at 0.02 it does not.
 
 **Digits.** `digits.py` says what is learned first and what after. Quick has 80 steps of 32 images, two passes over them, and
 2 or 8 classes; paper has 800, and 4 classes as well. Of the rates tried with one seed, SGD does alike from 0.05 to 0.2, AdamW
