@@ -108,6 +108,10 @@ def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
         "neurons",
         "classes",
     ]
+    two = table[(table["classes"] == 2) & (table["optimizer"] == "SGD")]
+    whole = made[1].panels[0].series[0]
+    assert whole.name == "SGD"
+    assert whole.y[-1] == pytest.approx(two["accuracy"].mean()), "these figures have two classes"
     assert save_static(made[-1], tmp_path)[0].stat().st_size > 1000
 
 

@@ -95,6 +95,20 @@ def test_everything_is_measured_on_what_was_planted(tiny):
     )
 
 
+def test_ranks_are_told_by_part_and_of_the_last_layer(tiny):
+    classifier, start, batch = tiny
+    name = "encoder.layer.1.attention.self.value.weight"
+    generator = stream(0, "more")
+    with torch.no_grad():
+        classifier.encoder.get_parameter(name).add_(torch.randn(start[name].shape, generator=generator))
+    (record,) = (outcome := examine(classifier, start, [batch])).records
+    first, last = outcome.arrays["energy@0.90"][:, PARTS.index("V")].tolist()
+    assert first <= 2 < last
+    assert record["last_energy@0.90_V"] == last
+    assert record["energy@0.90_V"] == (first + last) / 2
+    assert record["last_energy@0.90_O"] <= 2
+
+
 def test_scores_are_means_over_all_sentences(tiny):
     classifier, _, batch = tiny
     halves = [
