@@ -136,6 +136,10 @@ def test_zero_products_have_cosine_zero():
 def test_what_is_left_out_is_said():
     notes = " ".join(measure_heads(build("qwen3")).notes)
     assert "RoPE turns" in notes
+    assert "Give an offset" in notes
+    far = " ".join(measure_heads(build("qwen3"), offset=3).notes)
+    assert "the QK product is that of distance 3 alone" in far
+    assert "Give an offset" not in far
     assert "QK-norm divides" in notes
     assert measure_heads(build("vit")).notes == (
         "Query and key biases add terms linear in one token; the QK product does not show them.",

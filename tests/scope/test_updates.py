@@ -146,6 +146,8 @@ def test_added_and_removed_tensors_are_named():
 def test_two_different_models_are_refused():
     with pytest.raises(InputError, match="these are not two states of one model"):
         measure_updates(build("llama"), build("llama", hidden_size=64))
+    with pytest.raises(InputError, match="have no tensor in common: these are not two states of one model"):
+        measure_updates(build("llama"), build("vit"))
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
 from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import refuse_existing
-from rankscope.scope.data import ACCEPTED, count_tokens, read_batches
+from rankscope.scope.data import ACCEPTED, measured_on, read_batches
 from rankscope.scope.fidelity import load_model
 from rankscope.scope.neurons import Batch, NeuronScope, measure_neurons, pruning_curves
 from rankscope.scope.prune import Pruned, prune_model
@@ -102,9 +102,9 @@ def _show(
         emit("Give --data to see the loss as neurons go.")
     else:
         wide = curves.pivot(index="fraction", columns="order", values="loss")[curves["order"].unique()]
-        tokens = count_tokens(batches)
         show_table(
-            wide.reset_index(), f"Loss on {tokens} tokens after silencing a fraction of every block's neurons"
+            wide.reset_index(),
+            f"Loss on {measured_on(batches)} after silencing a fraction of every block's neurons",
         )
     if pruned is not None:
         show_table(pruned_table(pruned), f"Smaller model in {pruned.path}")

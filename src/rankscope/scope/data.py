@@ -128,10 +128,8 @@ def _outside(tokens: Tensor, size: int) -> int | None:
     return int(strange[0]) if len(strange) else None
 
 
-def count_tokens(batches: Sequence[Mapping[str, Tensor]]) -> int:
-    """How many tokens a loss is measured on."""
-    return sum(_tokens(batch).numel() for batch in batches)
-
-
-def _tokens(batch: Mapping[str, Tensor]) -> Tensor:
-    return batch["input_ids"] if "input_ids" in batch else next(iter(batch.values()))
+def measured_on(batches: Sequence[Mapping[str, Tensor]]) -> str:
+    """What a loss is measured on, counted: tokens or, where the inputs are none, labels."""
+    if "input_ids" in batches[0]:
+        return f"{sum(batch['input_ids'].numel() for batch in batches)} tokens"
+    return f"{sum(batch['labels'].numel() for batch in batches)} labels"

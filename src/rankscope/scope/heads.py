@@ -34,6 +34,9 @@ NOTES = {
     "biases": "Query and key biases add terms linear in one token; the QK product does not show them.",
     "softcap": "Scores pass through a soft cap; the QK product is before it.",
 }
+AT_OFFSET = (
+    "RoPE turns queries and keys by their distance; the QK product is that of distance {offset} alone."
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def measure_heads(
         rows += _rows(block, qk, spectra[key], cosines[key])
     table = pd.DataFrame(rows)
     left_out = dict.fromkeys(what for block in checkpoint.attention for what in block.left_out)
-    return HeadScope(table, summarise(table), tuple(NOTES[what] for what in left_out), spectra, cosines)
+    words = NOTES if offset is None else NOTES | {"positions (rope)": AT_OFFSET.format(offset=offset)}
+    return HeadScope(table, summarise(table), tuple(words[what] for what in left_out), spectra, cosines)
 
 
 def products(

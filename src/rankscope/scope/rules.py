@@ -32,8 +32,10 @@ def compare_rules(scope: UpdateScope, *, budget: int | None = None) -> pd.DataFr
     """The ranks of every matrix under all rules, side by side."""
     rules = ["energy@0.90", "energy@0.95", "energy@0.99", "signal", "gavish-donoho"]
     rules += [] if budget is None else [f"budget={budget}"]
-    columns = {rule: pd.Series(ranks_by(scope, rule), dtype="int64") for rule in rules}
-    return pd.DataFrame(columns).rename_axis("name").reset_index()
+    names = pd.Series(list(scope.spectra), dtype="str", name="name")
+    return names.to_frame().assign(
+        **{rule: names.map(ranks_by(scope, rule)).astype("int64") for rule in rules}
+    )
 
 
 def energy_curve(scope: UpdateScope) -> pd.DataFrame:
@@ -47,7 +49,7 @@ def energy_curve(scope: UpdateScope) -> pd.DataFrame:
         kept = sum(float(energy[:rank].sum()) for energy in energies.values())
         parameters = adapter_parameters(scope, rank)
         rows.append({"rank": rank, "parameters": parameters, "kept_energy": kept / total})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["rank", "parameters", "kept_energy"])
 
 
 def adapter_parameters(scope: UpdateScope, rank: int) -> int:

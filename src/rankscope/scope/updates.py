@@ -125,6 +125,11 @@ def pair_up(
             f"include-regex {include_regex!r} matches no tensor of {tuned.label}. "
             f"Names look like {next(iter(tuned.tensors))!r}."
         )
+    if base.tensors.keys().isdisjoint(tuned.tensors):
+        raise InputError(
+            f"{base.label} and {tuned.label} have no tensor in common: these are not two states of one model. "
+            "Check the base model."
+        )
     embedding = _tied_embedding(base)
     for name, info in tuned.tensors.items():
         base_name = name if name in base.tensors else (embedding if _is_output_head(name) else None)

