@@ -1,8 +1,6 @@
 """The page in a real browser, and the page of a paper with hostile names."""
 
 import json
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -53,20 +51,8 @@ def hostile_section():
 
 
 @pytest.mark.browser
-def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "rankscope.cli",
-        "reproduce",
-        "li2024",
-        "--scale",
-        "smoke",
-        "--seeds",
-        "2",
-    ]
-    subprocess.run([*command, "--out", str(tmp_path)], check=True, capture_output=True)
-    browser.get((tmp_path / "index.html").as_uri())
+def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, finished_run):
+    browser.get((finished_run / "index.html").as_uri())
     claims = browser.find_elements("css selector", "tr[id^='claim-']")
     links = browser.find_elements("css selector", "a.to-chart")
     assert len(claims) == len(links) > 20, "every claim leads to a chart"
