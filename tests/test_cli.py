@@ -10,6 +10,7 @@ import pytest
 from rankscope.lab import Scale, Store
 from rankscope.papers import PAPERS
 from rankscope.report.build import Selection
+from tests.browser import errors
 from tests.report.kept import keep
 
 SMOKE = ("reproduce", "li2024", "--scale", "smoke", "--seeds", 2)
@@ -24,6 +25,25 @@ def drawn(monkeypatch, tmp_path):
         "rankscope.report.html.save_static", lambda figure, folder: (names / figure.id).touch()
     )
     return lambda: {path.name for path in names.iterdir()}
+
+
+@pytest.mark.browser
+def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, finished_run):
+    browser.get((finished_run / "index.html").as_uri())
+    claims = browser.find_elements("css selector", "tr[id^='claim-']")
+    links = browser.find_elements("css selector", "a.to-chart")
+    assert len(claims) == len(links) > 20, "every claim leads to a chart"
+    for chart in browser.find_elements("css selector", ".figure"):
+        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
+    links[0].click()
+    assert browser.current_url.endswith("#figure-li2024-1")
+    figure = browser.find_element("id", "figure-li2024-1")
+    assert browser.execute_script("return arguments[0].getBoundingClientRect().top", figure) < 200
+    summary = figure.find_element("css selector", "summary")
+    summary.click()
+    assert "task.tokens" in figure.text
+    assert "commit" in figure.text
+    assert errors(browser) == []
 
 
 def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run):

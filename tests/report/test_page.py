@@ -51,25 +51,6 @@ def hostile_section():
 
 
 @pytest.mark.browser
-def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, finished_run):
-    browser.get((finished_run / "index.html").as_uri())
-    claims = browser.find_elements("css selector", "tr[id^='claim-']")
-    links = browser.find_elements("css selector", "a.to-chart")
-    assert len(claims) == len(links) > 20, "every claim leads to a chart"
-    for chart in browser.find_elements("css selector", ".figure"):
-        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
-    links[0].click()
-    assert browser.current_url.endswith("#figure-li2024-1")
-    figure = browser.find_element("id", "figure-li2024-1")
-    assert browser.execute_script("return arguments[0].getBoundingClientRect().top", figure) < 200
-    summary = figure.find_element("css selector", "summary")
-    summary.click()
-    assert "task.tokens" in figure.text
-    assert "commit" in figure.text
-    assert errors(browser) == []
-
-
-@pytest.mark.browser
 def test_hostile_names_are_shown_and_not_run(browser, tmp_path):
     page = write_report(tmp_path, [hostile_section()])
     browser.get(page.as_uri())

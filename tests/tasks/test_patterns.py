@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from rankscope.core import InputError
+from rankscope.tasks import patterns
 from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns, batches, batches_of_set, frames
 
 TASK = Patterns(tokens=10, relevant_fraction=0.4, confusion_fraction=0.2)
@@ -61,6 +62,18 @@ def test_a_member_does_not_depend_on_its_neighbours():
     for both, single in zip(together, alone, strict=True):
         assert torch.equal(both.x[1], single.x[0])
         assert torch.equal(both.pattern[1], single.pattern[0])
+
+
+def test_the_same_task_and_seed_is_drawn_once(monkeypatch):
+    draw, drawn = patterns._draw, []
+    monkeypatch.setattr(patterns, "_draw", lambda task, *rest: drawn.append(task) or draw(task, *rest))
+    other = TASK.replace(token_noise=GaussianNoise(level=0.3))
+    stack = next(batches([TASK, other, TASK], [5, 5, 5], split="train", steps=1, batch=8))
+    assert drawn == [TASK, other]
+    for member, task in enumerate([TASK, other, TASK]):
+        alone = next(batches([task], [5], split="train", steps=1, batch=8))
+        assert torch.equal(stack.x[member], alone.x[0])
+        assert torch.equal(stack.pattern[member], alone.pattern[0])
 
 
 def test_splits_and_steps_differ():

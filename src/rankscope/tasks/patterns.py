@@ -125,16 +125,21 @@ def batches(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Iterator[PatternBatch]:
-    """`steps` fresh batches for a stack of members; a member's batches do not depend on its neighbours."""
-    patterns = frames(tasks, seeds, device=device)
+    """`steps` fresh batches for a stack of members; a member's batches do not depend on its neighbours.
+
+    Members with the same task and seed have the same batches, drawn once.
+    """
+    members = list(zip(tasks, seeds, strict=True))
+    distinct = list(dict.fromkeys(members))
+    patterns = frames([task for task, _ in distinct], [seed for _, seed in distinct], device=device)
     winner = torch.stack([torch.arange(batch, device=device) % task.relevant_patterns for task in tasks])
     for chunk in range(0, steps, CHUNK):
-        drawn = [
-            _draw(task, frame, stream(seed, split, chunk, device=device), batch, dtype)
-            for task, frame, seed in zip(tasks, patterns, seeds, strict=True)
-        ]
-        x = torch.stack([points for points, _ in drawn], dim=1)
-        pattern = torch.stack([index for _, index in drawn], dim=1)
+        drawn = {
+            (task, seed): _draw(task, frame, stream(seed, split, chunk, device=device), batch, dtype)
+            for (task, seed), frame in zip(distinct, patterns, strict=True)
+        }
+        x = torch.stack([drawn[member][0] for member in members], dim=1)
+        pattern = torch.stack([drawn[member][1] for member in members], dim=1)
         for step in range(min(CHUNK, steps - chunk)):
             yield PatternBatch(x[step], winner, pattern[step])
 
