@@ -76,6 +76,18 @@ def test_the_same_task_and_seed_is_drawn_once(monkeypatch):
         assert torch.equal(stack.pattern[member], alone.pattern[0])
 
 
+@pytest.mark.parametrize("noise", [GaussianNoise(level=0.1), BoundedNoise(level=0.3)])
+def test_a_batch_does_not_depend_on_how_many_follow(noise):
+    task = TASK.replace(token_noise=noise)
+    many = list(batches([task], [0], split="train", steps=20, batch=8))
+    for count in (1, 18):
+        few = list(batches([task], [0], split="train", steps=count, batch=8))
+        assert len(few) == count
+        for batch, same in zip(few, many, strict=False):
+            assert torch.equal(batch.x, same.x)
+            assert torch.equal(batch.pattern, same.pattern)
+
+
 def test_splits_and_steps_differ():
     train, again = list(batches([TASK], [0], split="train", steps=2, batch=8))
     test = next(batches([TASK], [0], split="test", steps=1, batch=8))
