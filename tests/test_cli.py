@@ -79,6 +79,7 @@ def test_report_writes_the_page_again(cli, drawn, finished_run):
     assert len(json.loads(out)) == len(PAPERS["li2024"].claims)
     assert (finished_run / "index.html").exists()
     assert drawn() == {path.stem for path in (finished_run / "figures").glob("*.png")}
+    assert {claim.figure for claim in PAPERS["li2024"].claims} <= drawn()
 
 
 def test_strict_makes_a_failing_claim_an_exit_code(cli, drawn, monkeypatch, finished_run):

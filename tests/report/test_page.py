@@ -76,13 +76,29 @@ def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
     assert pdf.read_bytes().startswith(b"%PDF")
 
 
+def test_a_figure_that_cannot_be_drawn_is_told(monkeypatch, tmp_path):
+    def fail(figure, folder):
+        raise OSError(f"no room for {figure.id}")
+
+    monkeypatch.setattr("rankscope.report.html.save_static", fail)
+    with pytest.raises(OSError, match="no room for toy-1"):
+        write_report(tmp_path, [hostile_section()])
+    assert not (tmp_path / "index.html").exists()
+
+
 @pytest.mark.parametrize("colours", list(Colours))
-def test_maps_are_drawn_in_either_palette(tmp_path, colours):
-    heat_map = HeatMap(["0", "1"], ["a"], [[0.1, 0.9]], [["", ""]], [["x", "y"]], (0.0, 1.0), colours)
-    figure = Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=heat_map)])
-    assert save_static(figure, tmp_path)[0].read_bytes().startswith(b"\x89PNG")
+def test_maps_are_drawn_in_either_palette_with_their_marks(tmp_path, colours):
+    def figure(marks):
+        heat_map = HeatMap(["0", "1"], ["a"], [[0.1, 0.9]], [["", ""]], [marks], (0.0, 1.0), colours)
+        return Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=heat_map)])
+
+    pictures = {
+        save_static(figure(marks), tmp_path)[0].read_bytes() for marks in (["", ""], ["x", ""], ["x", "y"])
+    }
+    assert len(pictures) == 3
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
     lowest = {"diverging": "#D55E00", "sequential": "#FBF8EF"}[colours]
-    assert lowest in chart_html(figure)
+    assert lowest in chart_html(figure(["x", "y"]))
 
 
 def grid_of_maps():
