@@ -13,7 +13,7 @@ reproduce: $(READY)  ## every paper at scale `quick`, and results/ beside it, th
 test: check  ## the whole suite, after linting and type checks
 
 check: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,13 +1,74 @@
-"""Runtime shape checks for every function of the package, and a browser for the pages."""
+"""Runtime shape checks for every function of the package, the command line, models in folders, and a browser."""
 
+import json
 import shutil
 import subprocess
+import sys
 
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
 with install_import_hook("rankscope", "beartype.beartype"):
     import rankscope  # noqa: F401
+
+torch.set_num_threads(1)  # tensors are small here: a second thread would only wait, at full load
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys, tmp_path):
+    """The command line in this process, with a cache of its own."""
+    from tests.command_line import call
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return lambda *args: call(monkeypatch, capsys, *args)
+
+
+@pytest.fixture
+def refuses(cli, monkeypatch, tmp_path):
+    """Whether a line is a mistake: told in one line with its remedy, exit code 2, and nothing is left behind."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+    def check(*args, saying):
+        code, out, err = cli(*args)
+        assert (code, out) == (2, "")
+        assert saying in err
+        assert err.count("\n") == 1
+        assert list(here.iterdir()) == []
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """li2024 at scale smoke with two seeds, run once for all tests."""
+    folder = tmp_path_factory.mktemp("run")
+    args = ("reproduce", "li2024", "--scale", "smoke", "--seeds", "2", "--out", str(folder))
+    command = [sys.executable, "-m", "rankscope.cli", *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "about" in done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory):
+    """Folders NAME and NAME-tuned of three architectures, and token ids for all of them."""
+    from safetensors.torch import save_file
+
+    from rankscope.core import stream
+    from tests.zoo import SAVED, build, moved
+
+    folder = tmp_path_factory.mktemp("zoo")
+    for name in SAVED:
+        base = build(name)
+        base.save_pretrained(folder / name)
+        moved(base).save_pretrained(folder / f"{name}-tuned")
+    tokens = torch.randint(0, 50, (11, 16), generator=stream(0, "tokens"))
+    (folder / "ids.json").write_text(json.dumps(tokens.tolist()))
+    save_file({"input_ids": tokens, "labels": tokens.clone()}, folder / "ids.safetensors")
+    return folder
 
 
 @pytest.fixture(scope="session")

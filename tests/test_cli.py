@@ -10,46 +10,45 @@ import pytest
 from rankscope.lab import Scale, Store
 from rankscope.papers import PAPERS
 from rankscope.report.build import Selection
-from tests.command_line import call
+from tests.browser import errors
 from tests.report.kept import keep
 
-
-@pytest.fixture(scope="session")
-def finished_run(tmp_path_factory):
-    """li2024 at scale smoke with two seeds, run once for all tests."""
-    folder = tmp_path_factory.mktemp("run")
-    command = [
-        sys.executable,
-        "-m",
-        "rankscope.cli",
-        "reproduce",
-        "li2024",
-        "--scale",
-        "smoke",
-        "--seeds",
-        "2",
-    ]
-    done = subprocess.run([*command, "--out", str(folder)], capture_output=True, text=True, check=True)
-    assert "about" in done.stderr
-    return folder
+SMOKE = ("reproduce", "li2024", "--scale", "smoke", "--seeds", 2)
 
 
-def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(monkeypatch, capsys, finished_run):
-    before = (finished_run / "index.html").read_bytes()
-    args = (
-        "reproduce",
-        "li2024",
-        "--scale",
-        "smoke",
-        "--seeds",
-        2,
-        "--out",
-        finished_run,
-        "--only",
-        "li2024.fig3b",
-        "--json",
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """The names of the figures that pages ask for, which are not drawn: whether they can be is tested elsewhere."""
+    names = tmp_path / "drawn"
+    names.mkdir()
+    monkeypatch.setattr(
+        "rankscope.report.html.save_static", lambda figure, folder: (names / figure.id).touch()
     )
-    code, out, err = call(monkeypatch, capsys, *args)
+    return lambda: {path.name for path in names.iterdir()}
+
+
+@pytest.mark.browser
+def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, finished_run):
+    browser.get((finished_run / "index.html").as_uri())
+    claims = browser.find_elements("css selector", "tr[id^='claim-']")
+    links = browser.find_elements("css selector", "a.to-chart")
+    assert len(claims) == len(links) > 20, "every claim leads to a chart"
+    for chart in browser.find_elements("css selector", ".figure"):
+        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
+    links[0].click()
+    assert browser.current_url.endswith("#figure-li2024-1")
+    figure = browser.find_element("id", "figure-li2024-1")
+    assert browser.execute_script("return arguments[0].getBoundingClientRect().top", figure) < 200
+    summary = figure.find_element("css selector", "summary")
+    summary.click()
+    assert "task.tokens" in figure.text
+    assert "commit" in figure.text
+    assert errors(browser) == []
+
+
+def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run):
+    before = (finished_run / "index.html").read_bytes()
+    code, out, err = cli(*SMOKE, "--out", finished_run, "--only", "li2024.fig3b", "--json")
     assert code == 0
     assert "finished already" in err
     (judgement,) = json.loads(out)
@@ -63,8 +62,8 @@ def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(monkeypatch, capsy
     assert (finished_run / "figures" / "li2024-2.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_export_writes_equal_parquet_and_csv(monkeypatch, capsys, finished_run, tmp_path):
-    code, _, _ = call(monkeypatch, capsys, "export", "--out", finished_run, "--to", tmp_path)
+def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
+    code, _, _ = cli("export", "--out", finished_run, "--to", tmp_path)
     assert code == 0
     parquet = pd.read_parquet(tmp_path / "li2024-regime.parquet")
     assert len(parquet) == 2
@@ -73,15 +72,17 @@ def test_export_writes_equal_parquet_and_csv(monkeypatch, capsys, finished_run, 
     assert set(parquet["cell"]) < set(cells["key"])
 
 
-def test_report_writes_the_page_again(monkeypatch, capsys, finished_run):
+def test_report_writes_the_page_again(cli, drawn, finished_run):
     (finished_run / "index.html").unlink()
-    code, out, _ = call(monkeypatch, capsys, "report", "--out", finished_run, "--json")
+    code, out, _ = cli("report", "--out", finished_run, "--json")
     assert code == 0
     assert len(json.loads(out)) == len(PAPERS["li2024"].claims)
     assert (finished_run / "index.html").exists()
+    assert drawn() == {path.stem for path in (finished_run / "figures").glob("*.png")}
+    assert {claim.figure for claim in PAPERS["li2024"].claims} <= drawn()
 
 
-def test_strict_makes_a_failing_claim_an_exit_code(monkeypatch, capsys, finished_run):
+def test_strict_makes_a_failing_claim_an_exit_code(cli, drawn, monkeypatch, finished_run):
     from rankscope.lab import Verdict, judge
 
     def fail(claim, table):
@@ -89,28 +90,23 @@ def test_strict_makes_a_failing_claim_an_exit_code(monkeypatch, capsys, finished
         return judgement.__class__(**{**judgement.__dict__, "verdict": Verdict.FAILS})
 
     monkeypatch.setattr("rankscope.report.build.judge", fail)
-    args = (
-        "reproduce",
-        "li2024",
-        "--scale",
-        "smoke",
-        "--seeds",
-        2,
-        "--out",
-        finished_run,
-        "--only",
-        "li2024.fig2",
-    )
-    assert call(monkeypatch, capsys, *args)[0] == 0
-    assert call(monkeypatch, capsys, *args, "--strict")[0] == 1
+    args = (*SMOKE, "--out", finished_run, "--only", "li2024.fig2")
+    assert cli(*args)[0] == 0
+    assert cli(*args, "--strict")[0] == 1
 
 
-def test_claims_lists_every_claim(monkeypatch, capsys):
-    code, out, _ = call(monkeypatch, capsys, "claims", "--json")
+def test_claims_lists_every_claim(cli):
+    code, out, _ = cli("claims", "--json")
     assert code == 0
     listed = json.loads(out)
     assert len(listed) == sum(len(paper.claims) for paper in PAPERS.values())
     assert {"id", "source", "statement", "paper_value", "experiment", "figure"} == set(listed[0])
+
+
+def test_the_command_line_starts_without_heavy_libraries():
+    heavy = {"transformers", "peft", "plotly", "matplotlib", "triton", "flint", "scipy.linalg"}
+    command = [sys.executable, "-c", f"import sys, rankscope.cli; print(set(sys.modules) & {heavy})"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 @pytest.mark.parametrize(
@@ -144,32 +140,17 @@ def test_claims_lists_every_claim(monkeypatch, capsys):
         (["nonsense"], "nonsense"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(monkeypatch, capsys, tmp_path, args, message):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = call(monkeypatch, capsys, *args)
-    assert code == 2
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == [], "a mistake must leave nothing behind"
+def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(refuses, args, message):
+    refuses(*args, saying=message)
 
 
-def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "rankscope.cli",
-        "reproduce",
-        "li2024",
-        "--scale",
-        "smoke",
-        "--seeds",
-        "12",
-    ]
-    command += ["--only", "li2024.fig2", "--out", str(tmp_path)]
+def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli, drawn, tmp_path):
+    line = ("reproduce", "li2024", "--scale", "smoke", "--seeds", "12", "--only", "li2024.fig2", "--out")
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    command = [sys.executable, "-m", "rankscope.cli", *line, killed]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.time() + 120
-    while time.time() < deadline and not list(tmp_path.glob("arrays/*/*.safetensors")):
+    while time.time() < deadline and not list(killed.glob("arrays/*/*.safetensors")):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
@@ -177,27 +158,26 @@ def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(tmp
         assert process.returncode == 130
         assert "run again to go on" in err
     assert "Traceback" not in err
-    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-    assert [judgement["seeds"] for judgement in json.loads(again.stdout)] == [12]
-
-    whole = tmp_path / "whole"
-    subprocess.run([*command[:-1], str(whole)], capture_output=True, check=True)
+    code, again, _ = cli(*line, killed, "--json")
+    assert code == 0
+    assert [judgement["seeds"] for judgement in json.loads(again)] == [12]
+    assert cli(*line, whole)[0] == 0
     selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, "li2024.fig2")
     (experiment,) = selection.experiments(PAPERS["li2024"])
-    pd.testing.assert_frame_equal(Store(tmp_path).table(experiment), Store(whole).table(experiment))
+    pd.testing.assert_frame_equal(Store(killed).table(experiment), Store(whole).table(experiment))
 
 
-def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(monkeypatch, capsys, tmp_path):
+def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(cli, tmp_path):
     piece = ("reproduce", "amsel2024", "--scale", "smoke", "--experiment", "amsel2024/figure1")
     piece += ("--where", "rank=1,4", "--where", "layers=1")
     kept = tmp_path / "kept"
     for place, budget in enumerate((1, 4), start=1):
         out = tmp_path / f"run-{budget}"
-        code, printed, err = call(monkeypatch, capsys, *piece, "--where", f"budget={budget}", "--out", out)
+        code, printed, err = cli(*piece, "--where", f"budget={budget}", "--out", out)
         assert (code, printed) == (0, "")
         assert "4 trainings" in err
         assert not (out / "index.html").exists(), "no page, no verdicts"
-        code, printed, _ = call(monkeypatch, capsys, "export", "--out", out, "--to", kept, "--no-csv")
+        code, printed, _ = cli("export", "--out", out, "--to", kept, "--no-csv")
         assert code == 0
         assert f"amsel2024-figure1.parquet: {4 * place} rows" in printed
     table = pd.read_parquet(kept / "amsel2024-figure1.parquet")
@@ -211,25 +191,24 @@ def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(monkeypa
     ("where", "message"),
     [("layer=1", "no axis 'layer'. Did you mean 'layers'?"), ("layers=2", "Axis 'layers' has no '2'.")],
 )
-def test_a_piece_that_is_not_on_the_grid_runs_nothing(monkeypatch, capsys, tmp_path, where, message):
+def test_a_piece_that_is_not_on_the_grid_runs_nothing(cli, tmp_path, where, message):
     args = ("--scale", "smoke", "--experiment", "amsel2024/figure1", "--where", where, "--out", tmp_path)
-    code, out, err = call(monkeypatch, capsys, "reproduce", *args)
+    code, out, err = cli("reproduce", *args)
     assert (code, out) == (2, "")
     assert message in err
     assert Store(tmp_path).finished() == set()
 
 
-def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(monkeypatch, capsys, tmp_path):
+def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, drawn, monkeypatch, tmp_path):
     out, args = tmp_path / "run", ("--scale", "smoke", "--only", "amsel2024.hardmax")
     keep(tmp_path / "results", lambda rank, layers, budget, seed: layers == 1 and rank > 16)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rankscope.report.html.save_static", lambda figure, folder: None)
-    assert call(monkeypatch, capsys, "reproduce", "amsel2024", *args, "--out", out)[0] == 0
+    assert cli("reproduce", "amsel2024", *args, "--out", out)[0] == 0
     assert "at paper scale" not in (out / "amsel2024.hardmax.html").read_text(), "one claim's page is its own"
     Store(out).remember("selection", {"papers": ["amsel2024"], "scale": "smoke", "seeds": None})
     (tmp_path / "empty").mkdir()
     for given, shown in (((), True), (("--results", tmp_path / "empty"), False)):
-        code, printed, _ = call(monkeypatch, capsys, "report", "--out", out, *given, "--json")
+        code, printed, _ = cli("report", "--out", out, *given, "--json")
         assert code == 0
         assert [claim["experiment"] for claim in json.loads(printed)] == ["amsel2024/constructions"] * 4
         text = (out / "index.html").read_text()

@@ -13,9 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.command_line import call
-from tests.test_cli_scope import moved
-from tests.zoo import build
+from tests.zoo import build, moved
 
 STRANGE = (None, 0, -1, 7, 10**12, 1.5, float("nan"), "x", [], [1], {}, {"a": 1}, True)
 FILES = ("config.json", "model.safetensors.index.json", "shard", "model.safetensors")
@@ -31,13 +29,6 @@ def pair(tmp_path_factory):
     moved(base).save_pretrained(folder / "sharded", max_shard_size="20KB")
     (folder / "ids.json").write_text(json.dumps([[1, 2, 3, 4]] * 4))
     return folder
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys, tmp_path):
-    """The command line in an empty folder, with a cache of its own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return lambda *args: call(monkeypatch, capsys, *args)
 
 
 def lines(pair, model, out):
@@ -221,7 +212,7 @@ def as_nobody():
 def open_to_nobody(folder):
     """Let others pass through pytest's own folders."""
     for parent in (folder, *folder.parents):
-        if parent.name.startswith(("pytest-", folder.name)):
+        if parent.name.startswith(("pytest-", "popen-", folder.name)):
             parent.chmod(0o755)
 
 

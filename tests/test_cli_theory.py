@@ -4,19 +4,18 @@ import pandas as pd
 import pytest
 
 from rankscope import theory
-from tests.test_cli import call
 
 KEYS = ["dim", "rank", "heads", "error", "values", "certified", "min_heads", "error_floor"]
 
 
-def answer(monkeypatch, capsys, *args):
-    code, out, err = call(monkeypatch, capsys, *args)
+def answer(cli, *args):
+    code, out, err = cli(*args)
     assert (code, err) == (0, "")
     return out
 
 
-def test_bound_names_the_least_heads_what_it_assumes_and_where_standard_scaling_stands(monkeypatch, capsys):
-    out = answer(monkeypatch, capsys, "bound", "--dim", 64, "--rank", 8, "--error", "0.1")
+def test_bound_names_the_least_heads_what_it_assumes_and_where_standard_scaling_stands(cli):
+    out = answer(cli, "bound", "--dim", 64, "--rank", 8, "--error", "0.1")
     least, assumes, standard = out.splitlines()
     assert least == "Least heads of rank 8 in dimension 64 for error 0.1: 6,016 (float64)."
     assert assumes == f"Assumes: {theory.assumptions('any')}"
@@ -25,10 +24,8 @@ def test_bound_names_the_least_heads_what_it_assumes_and_where_standard_scaling_
     )
 
 
-def test_bound_with_heads_prints_the_floor_instead(monkeypatch, capsys):
-    out = answer(
-        monkeypatch, capsys, "bound", "--dim", 64, "--rank", 32, "--heads", 1, "--values", "identity"
-    )
+def test_bound_with_heads_prints_the_floor_instead(cli):
+    out = answer(cli, "bound", "--dim", 64, "--rank", 32, "--heads", 1, "--values", "identity")
     floor, assumes, standard = out.splitlines()
     assert floor == "Error of 1 head of rank 32 in dimension 64: at least 0.331398 (float64)."
     assert "multiple of the identity" in assumes
@@ -36,8 +33,8 @@ def test_bound_with_heads_prints_the_floor_instead(monkeypatch, capsys):
     assert "excluded" not in standard
 
 
-def test_full_rank_excludes_nothing(monkeypatch, capsys):
-    out = answer(monkeypatch, capsys, "bound", "--dim", 64, "--rank", 64, "--error", "0.01", "--certified")
+def test_full_rank_excludes_nothing(cli):
+    out = answer(cli, "bound", "--dim", 64, "--rank", 64, "--error", "0.01", "--certified")
     assert "for error 0.01: 1 (proved by ball arithmetic)." in out
     assert "1 head, error at least 0, not excluded." in out
 
@@ -53,59 +50,45 @@ def test_full_rank_excludes_nothing(monkeypatch, capsys):
         (["--heads", "8"], {"heads": 8, "error": None, "min_heads": None}),
     ],
 )
-def test_bound_as_json_has_the_same_keys_whatever_is_asked(monkeypatch, capsys, args, expected):
-    got = json.loads(answer(monkeypatch, capsys, "bound", "--dim", 64, "--rank", 8, *args, "--json"))
+def test_bound_as_json_has_the_same_keys_whatever_is_asked(cli, args, expected):
+    got = json.loads(answer(cli, "bound", "--dim", 64, "--rank", 8, *args, "--json"))
     assert list(got) == KEYS
     assert {name: got[name] for name in expected} == expected
     assert (got["error_floor"] is None) == (got["heads"] is None)
 
 
-def test_integers_that_json_would_round_are_text(monkeypatch, capsys):
-    args = (
-        "bound",
-        "--dim",
-        64,
-        "--rank",
-        1,
-        "--error",
-        "0.05",
-        "--values",
-        "identity",
-        "--certified",
-        "--json",
-    )
-    assert json.loads(answer(monkeypatch, capsys, *args))["min_heads"] == "1622224468340211918"
+def test_integers_that_json_would_round_are_text(cli):
+    args = ("bound", "--dim", 64, "--rank", 1, "--error", "0.05", "--values", "identity", "--certified")
+    assert json.loads(answer(cli, *args, "--json"))["min_heads"] == "1622224468340211918"
 
 
-def test_float64_shows_no_digit_it_does_not_have(monkeypatch, capsys):
+def test_float64_shows_no_digit_it_does_not_have(cli):
     args = ("bound", "--dim", 64, "--rank", 1, "--error", "0.05", "--values", "identity")
-    out = answer(monkeypatch, capsys, *args)
+    out = answer(cli, *args)
     assert "for error 0.05: about 1.622224468e+18 (float64; --certified has every digit)." in out
-    assert "for error 0.05: 1,622,224,468,340,211,918 (proved" in answer(
-        monkeypatch, capsys, *args, "--certified"
-    )
+    assert "for error 0.05: 1,622,224,468,340,211,918 (proved" in answer(cli, *args, "--certified")
 
 
-def test_numbers_beyond_a_float_are_printed(monkeypatch, capsys):
-    out = answer(monkeypatch, capsys, "bound", "--dim", 64, "--rank", 8, "--error", "1e-9")
+def test_numbers_beyond_a_float_are_printed(cli, monkeypatch):
+    out = answer(cli, "bound", "--dim", 64, "--rank", 8, "--error", "1e-9")
     assert "about 1.772524965e+429 (float64" in out
     assert "excluded: 2.216e+428 times too few." in out
     monkeypatch.setenv("COLUMNS", "160")
-    assert "1.77e+429" in answer(monkeypatch, capsys, "plan", "--dim", 64, "--error", "1e-9")
+    assert "1.77e+429" in answer(cli, "plan", "--dim", 64, "--error", "1e-9")
 
 
-def test_a_certified_floor_is_not_above_the_truth(monkeypatch, capsys):
+def test_a_certified_floor_is_not_above_the_truth(cli):
     args = ("bound", "--dim", 16, "--rank", 3, "--heads", 7, "--certified", "--json")
-    floor = json.loads(answer(monkeypatch, capsys, *args))["error_floor"]
+    floor = json.loads(answer(cli, *args))["error_floor"]
     enclosure = theory.error_floor_enclosure(16, 3, 7)
     assert floor <= enclosure.low
     assert floor == pytest.approx(float(enclosure.low), rel=1e-15)
 
 
-def test_plan_shows_a_layer_of_every_rank_and_says_what_it_covers(monkeypatch, capsys, tmp_path):
+def test_plan_shows_a_layer_of_every_rank_and_says_what_it_covers(cli, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "160")
     path = tmp_path / "layers.csv"
-    out = answer(monkeypatch, capsys, "plan", "--dim", 512, "--error", "0.15", "--csv", path)
+    out = answer(cli, "plan", "--dim", 512, "--error", "0.15", "--csv", path)
     rows = [line for line in out.splitlines() if line.startswith("│")]
     assert len(rows) == 10  # ranks 1, 2, 4 … 512
     standard = next(line for line in rows if line.startswith("│   64 "))
@@ -122,9 +105,9 @@ def test_plan_shows_a_layer_of_every_rank_and_says_what_it_covers(monkeypatch, c
     )
 
 
-def test_plan_as_json_keeps_within_every_budget(monkeypatch, capsys):
+def test_plan_as_json_keeps_within_every_budget(cli):
     args = ("plan", "--dim", 4096, "--params", 50_000_000, "--kv-cache", 4096, "--flops", 10**9, "--json")
-    got = json.loads(answer(monkeypatch, capsys, *args))
+    got = json.loads(answer(cli, *args))
     assert got["covers"] == theory.COVERS
     assert all(row["params"] <= 50_000_000 and row["kv_bytes"] <= 4096 for row in got["rows"])
     least = {row["rank"]: row["min_heads"] for row in got["rows"]}
@@ -150,18 +133,13 @@ def test_plan_as_json_keeps_within_every_budget(monkeypatch, capsys):
         (["plan", "--dim", "64", "--csv", "missing/layers.csv"], "missing/layers.csv"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(monkeypatch, capsys, tmp_path, args, message):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = call(monkeypatch, capsys, *args)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(refuses, args, message):
+    refuses(*args, saying=message)
 
 
-def test_without_flint_a_certified_bound_names_what_to_install(monkeypatch, capsys):
+def test_without_flint_a_certified_bound_names_what_to_install(cli, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "flint", None)
     args = ("bound", "--dim", 64, "--rank", 8, "--error", "0.1", "--certified")
-    code, _, err = call(monkeypatch, capsys, *args)
+    code, _, err = cli(*args)
     assert code == 2
     assert "pip install 'rankscope[certified]'" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +113,9 @@ SPECIMENS = {
     ),
 }
 
+SAVED = ("gpt2", "llama", "mixtral")
+"""What the fixture `zoo` keeps in folders."""
+
 
 def build(name: str, seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> nn.Module:
     """The specimen `name` with every parameter drawn anew, so that no bias is zero and no norm is one."""
@@ -121,6 +125,21 @@ def build(name: str, seed: int = 0, dtype: torch.dtype = torch.float32, **change
     model: nn.Module = getattr(tf, specimen.model)(config)
     scramble(model, seed)
     return model.to(dtype).eval()
+
+
+def moved(base: nn.Module, rank: int = 3) -> nn.Module:
+    """A copy of `base` whose matrices moved by `rank` directions, and whose vectors moved too."""
+    model = copy.deepcopy(base)
+    generator = stream(3, "moved")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() < 2:
+                parameter.add_(0.01)
+                continue
+            *stack, rows, columns = parameter.shape
+            left = torch.randn(*stack, rows, rank, generator=generator)
+            parameter.add_(0.05 * left @ torch.randn(*stack, rank, columns, generator=generator))
+    return model
 
 
 def scramble(model: nn.Module, seed: int) -> None:

@@ -1,8 +1,6 @@
 """The page in a real browser, and the page of a paper with hostile names."""
 
 import json
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -53,37 +51,6 @@ def hostile_section():
 
 
 @pytest.mark.browser
-def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "rankscope.cli",
-        "reproduce",
-        "li2024",
-        "--scale",
-        "smoke",
-        "--seeds",
-        "2",
-    ]
-    subprocess.run([*command, "--out", str(tmp_path)], check=True, capture_output=True)
-    browser.get((tmp_path / "index.html").as_uri())
-    claims = browser.find_elements("css selector", "tr[id^='claim-']")
-    links = browser.find_elements("css selector", "a.to-chart")
-    assert len(claims) == len(links) > 20, "every claim leads to a chart"
-    for chart in browser.find_elements("css selector", ".figure"):
-        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
-    links[0].click()
-    assert browser.current_url.endswith("#figure-li2024-1")
-    figure = browser.find_element("id", "figure-li2024-1")
-    assert browser.execute_script("return arguments[0].getBoundingClientRect().top", figure) < 200
-    summary = figure.find_element("css selector", "summary")
-    summary.click()
-    assert "task.tokens" in figure.text
-    assert "commit" in figure.text
-    assert errors(browser) == []
-
-
-@pytest.mark.browser
 def test_hostile_names_are_shown_and_not_run(browser, tmp_path):
     page = write_report(tmp_path, [hostile_section()])
     browser.get(page.as_uri())
@@ -109,13 +76,29 @@ def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
     assert pdf.read_bytes().startswith(b"%PDF")
 
 
+def test_a_figure_that_cannot_be_drawn_is_told(monkeypatch, tmp_path):
+    def fail(figure, folder):
+        raise OSError(f"no room for {figure.id}")
+
+    monkeypatch.setattr("rankscope.report.html.save_static", fail)
+    with pytest.raises(OSError, match="no room for toy-1"):
+        write_report(tmp_path, [hostile_section()])
+    assert not (tmp_path / "index.html").exists()
+
+
 @pytest.mark.parametrize("colours", list(Colours))
-def test_maps_are_drawn_in_either_palette(tmp_path, colours):
-    heat_map = HeatMap(["0", "1"], ["a"], [[0.1, 0.9]], [["", ""]], [["x", "y"]], (0.0, 1.0), colours)
-    figure = Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=heat_map)])
-    assert save_static(figure, tmp_path)[0].read_bytes().startswith(b"\x89PNG")
+def test_maps_are_drawn_in_either_palette_with_their_marks(tmp_path, colours):
+    def figure(marks):
+        heat_map = HeatMap(["0", "1"], ["a"], [[0.1, 0.9]], [["", ""]], [marks], (0.0, 1.0), colours)
+        return Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=heat_map)])
+
+    pictures = {
+        save_static(figure(marks), tmp_path)[0].read_bytes() for marks in (["", ""], ["x", ""], ["x", "y"])
+    }
+    assert len(pictures) == 3
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
     lowest = {"diverging": "#D55E00", "sequential": "#FBF8EF"}[colours]
-    assert lowest in chart_html(figure)
+    assert lowest in chart_html(figure(["x", "y"]))
 
 
 def grid_of_maps():

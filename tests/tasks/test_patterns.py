@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from rankscope.core import InputError
+from rankscope.tasks import patterns
 from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns, batches, batches_of_set, frames
 
 TASK = Patterns(tokens=10, relevant_fraction=0.4, confusion_fraction=0.2)
@@ -61,6 +62,30 @@ def test_a_member_does_not_depend_on_its_neighbours():
     for both, single in zip(together, alone, strict=True):
         assert torch.equal(both.x[1], single.x[0])
         assert torch.equal(both.pattern[1], single.pattern[0])
+
+
+def test_the_same_task_and_seed_is_drawn_once(monkeypatch):
+    draw, drawn = patterns._draw, []
+    monkeypatch.setattr(patterns, "_draw", lambda task, *rest: drawn.append(task) or draw(task, *rest))
+    other = TASK.replace(token_noise=GaussianNoise(level=0.3))
+    stack = next(batches([TASK, other, TASK], [5, 5, 5], split="train", steps=1, batch=8))
+    assert drawn == [TASK, other]
+    for member, task in enumerate([TASK, other, TASK]):
+        alone = next(batches([task], [5], split="train", steps=1, batch=8))
+        assert torch.equal(stack.x[member], alone.x[0])
+        assert torch.equal(stack.pattern[member], alone.pattern[0])
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise(level=0.1), BoundedNoise(level=0.3)])
+def test_a_batch_does_not_depend_on_how_many_follow(noise):
+    task = TASK.replace(token_noise=noise)
+    many = list(batches([task], [0], split="train", steps=20, batch=8))
+    for count in (1, 18):
+        few = list(batches([task], [0], split="train", steps=count, batch=8))
+        assert len(few) == count
+        for batch, same in zip(few, many, strict=False):
+            assert torch.equal(batch.x, same.x)
+            assert torch.equal(batch.pattern, same.pattern)
 
 
 def test_splits_and_steps_differ():

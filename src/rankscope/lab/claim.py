@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 
@@ -193,6 +193,6 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     if count < 2:
         return -math.inf, math.inf
     spread = float(np.std(values, ddof=1)) / math.sqrt(count)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * spread
+    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * spread
     mean = float(np.mean(values))
     return mean - half, mean + half

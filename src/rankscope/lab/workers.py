@@ -54,6 +54,9 @@ class Crew:
         return self.pool.submit(_call, task, given)
 
 
+FORKS = sys.platform == "linux"
+"""Elsewhere workers are threads."""
+
 PR_SET_PDEATHSIG = 1
 """Linux: the signal that a process gets when its parent dies."""
 
@@ -65,12 +68,11 @@ _signals: Signals | None = None
 def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
     """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first."""
     global _tasks, _signals
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    context = multiprocessing.get_context("fork" if FORKS else None)
     signals = Signals(context.Value("d", 0.0), context.Event())
     before = torch.get_num_threads()
     _tasks, _signals = tasks, signals
-    forks = count > 1 and sys.platform == "linux"
-    pool = ProcessPoolExecutor(count, context, _begin) if forks else ThreadPoolExecutor(count)
+    pool = ProcessPoolExecutor(count, context, _begin) if FORKS and count > 1 else ThreadPoolExecutor(count)
     torch.set_num_threads(1 if count > 1 else before)
     try:
         with pool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+import torch
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
@@ -16,6 +17,7 @@ import rankscope
 from rankscope.lab.claim import Check, Claim, Judgement, Verdict
 from rankscope.lab.figure import Figure
 from rankscope.lab.paper import Paper
+from rankscope.lab.workers import FORKS, Signals, crew
 from rankscope.report.charts import chart_html
 from rankscope.report.static import save_static
 
@@ -46,9 +48,7 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str = "inde
     """Write the page and, under figures/, every figure as PNG and PDF. The page is replaced in one move."""
     pictures = folder / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
-    for section in sections:
-        for figure in section.figures:
-            save_static(figure, pictures)
+    _draw([figure for section in sections for figure in section.figures], pictures)
     return write_page(
         folder / f"{name}.html", "page.html.jinja", sections=[_section(section) for section in sections]
     )
@@ -66,6 +66,17 @@ def write_page(path: Path, template: str, **values: object) -> Path:
     temporary.write_text(page, encoding="utf-8")
     os.replace(temporary, path)
     return path
+
+
+def _draw(figures: Sequence[Figure], folder: Path) -> None:
+    """Every figure as PNG and PDF, as many at a time as there are cores."""
+
+    def draw(_: Signals, figure: Figure) -> None:
+        save_static(figure, folder)
+
+    with crew(torch.get_num_threads() if FORKS else 1, [draw]) as workers:
+        for drawn in [workers.submit(0, figure) for figure in figures]:
+            drawn.result()
 
 
 def _section(section: Section) -> dict[str, object]:

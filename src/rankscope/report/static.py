@@ -4,11 +4,15 @@ import math
 from pathlib import Path
 from typing import Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
 
 from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series
 from rankscope.report import palette
+
+DPI = 130
 
 
 def save_static(figure: Figure, folder: Path) -> list[Path]:
@@ -17,7 +21,7 @@ def save_static(figure: Figure, folder: Path) -> list[Path]:
     maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
     height = max([3.8] + [1.6 + 0.28 * len(heat_map.y) for heat_map in maps])
     size = (max(7.0, 5.2 * columns), height) if rows == 1 else (4.2 * columns, 3.6 * rows + 0.8)
-    canvas = Canvas(figsize=size, layout="constrained")
+    canvas = Canvas(figsize=size, dpi=DPI, layout="constrained")
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     for axis, panel in zip(axes, figure.panels, strict=False):
         _draw(axis, panel)
@@ -29,10 +33,13 @@ def save_static(figure: Figure, folder: Path) -> list[Path]:
     if maps and over:
         canvas.legend(over.values(), over.keys(), loc="outside lower center", ncols=len(over), fontsize=9)
     canvas.suptitle(figure.title)
-    paths = [folder / f"{figure.id}.{ending}" for ending in ("png", "pdf")]
-    for path in paths:
-        canvas.savefig(path, dpi=130)
-    return paths
+    png, pdf = (folder / f"{figure.id}.{ending}" for ending in ("png", "pdf"))
+    pixels: Any = FigureCanvasAgg(canvas)
+    pixels.print_png(png)
+    canvas.set_layout_engine("none")  # to lay out takes as long as to draw, and was just done
+    lines: Any = FigureCanvasPdf(canvas)
+    lines.print_pdf(pdf)
+    return [png, pdf]
 
 
 def _draw(axis: Any, panel: Panel) -> None:
@@ -101,7 +108,8 @@ def _draw_map(axis: Any, heat_map: HeatMap) -> None:
     axis.set_yticks(range(0, len(heat_map.y), every), heat_map.y[::every], fontsize=8)
     for row, marks in enumerate(heat_map.marks):
         for column, mark in enumerate(marks):
-            axis.text(column, row, mark, ha="center", va="center")
+            if mark:
+                axis.text(column, row, mark, ha="center", va="center")
     for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
         axis.plot(
             line.x, line.y, color=palette.OVER, linestyle=dash.matplotlib, linewidth=1.8, label=line.name

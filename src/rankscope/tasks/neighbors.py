@@ -10,7 +10,6 @@ from enum import Enum
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
-from scipy.integrate import quad
 from scipy.special import betainc, ndtr
 from torch import Tensor
 
@@ -129,6 +128,8 @@ def mean_cosine(task: Neighbors) -> float:
     """
     if task.points is not Points.IID:
         raise InputError(f"mean_cosine knows independent points only, not {task.points}: take Points.IID.")
+    from scipy.integrate import quad
+
     competing = task.tokens - (task.queries is Queries.SELF)
     half = (task.dim - 1) / 2
     below, _ = quad(lambda t: float(betainc(half, half, (1 + t) / 2)) ** competing, -1, 1)

@@ -125,17 +125,23 @@ def batches(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Iterator[PatternBatch]:
-    """`steps` fresh batches for a stack of members; a member's batches do not depend on its neighbours."""
-    patterns = frames(tasks, seeds, device=device)
+    """`steps` fresh batches for a stack of members; a member's batches do not depend on its neighbours.
+
+    Members with the same task and seed have the same batches, drawn once.
+    """
+    members = list(zip(tasks, seeds, strict=True))
+    distinct = list(dict.fromkeys(members))
+    patterns = frames([task for task, _ in distinct], [seed for _, seed in distinct], device=device)
     winner = torch.stack([torch.arange(batch, device=device) % task.relevant_patterns for task in tasks])
     for chunk in range(0, steps, CHUNK):
-        drawn = [
-            _draw(task, frame, stream(seed, split, chunk, device=device), batch, dtype)
-            for task, frame, seed in zip(tasks, patterns, seeds, strict=True)
-        ]
-        x = torch.stack([points for points, _ in drawn], dim=1)
-        pattern = torch.stack([index for _, index in drawn], dim=1)
-        for step in range(min(CHUNK, steps - chunk)):
+        count = min(CHUNK, steps - chunk)
+        drawn = {
+            (task, seed): _draw(task, frame, stream(seed, split, chunk, device=device), count, batch, dtype)
+            for (task, seed), frame in zip(distinct, patterns, strict=True)
+        }
+        x = torch.stack([drawn[member][0] for member in members], dim=1)
+        pattern = torch.stack([drawn[member][1] for member in members], dim=1)
+        for step in range(count):
             yield PatternBatch(x[step], winner, pattern[step])
 
 
@@ -169,31 +175,36 @@ def _draw(
     task: Patterns,
     frame: Float[Tensor, "pattern dim"],
     generator: torch.Generator,
+    count: int,
     batch: int,
     dtype: torch.dtype,
 ) -> tuple[Float[Tensor, "step sample token dim"], Int[Tensor, "step sample token"]]:
-    """CHUNK batches of one member: roles at random positions, then the noise."""
+    """The first `count` of CHUNK batches of one member: roles at random positions, then the noise.
+
+    Roles of all are drawn and, where nothing is drawn after it, the noise of those alone that are asked for.
+    """
     shape = (CHUNK, batch, task.tokens)
     device = frame.device
-    place = torch.rand(*shape, generator=generator, device=device).argsort(dim=-1)
+    place = torch.rand(*shape, generator=generator, device=device)[:count].argsort(dim=-1)
     voters = task.relevant_patterns
     if task.patterns > voters:
-        index = torch.randint(voters, task.patterns, shape, generator=generator, device=device)
+        index = torch.randint(voters, task.patterns, shape, generator=generator, device=device)[:count]
     else:
-        index = torch.zeros(shape, dtype=torch.int64, device=device)
+        index = torch.zeros((count, *shape[1:]), dtype=torch.int64, device=device)
     winner = (torch.arange(batch, device=device) % voters).view(1, batch, 1)
     if voters > 2:
-        ahead = torch.randint(1, voters, shape, generator=generator, device=device)
+        ahead = torch.randint(1, voters, shape, generator=generator, device=device)[:count]
     else:
-        ahead = torch.ones(shape, dtype=torch.int64, device=device)
+        ahead = torch.ones_like(index)
     winning = place < task.relevant_count
     voting = place < task.relevant_count + task.confusion_count
     index = torch.where(winning, winner, torch.where(voting, (winner + ahead) % voters, index))
     clean = torch.nn.functional.embedding(index, frame.to(dtype))
-    noise = torch.randn(*shape, task.dim, generator=generator, device=device, dtype=dtype)
     if isinstance(task.token_noise, GaussianNoise):
+        noise = torch.randn(*clean.shape, generator=generator, device=device, dtype=dtype)
         return clean.add_(noise, alpha=task.token_noise.level), index
-    radius = torch.rand(*shape, 1, generator=generator, device=device, dtype=dtype)
+    noise = torch.randn(*shape, task.dim, generator=generator, device=device, dtype=dtype)[:count]
+    radius = torch.rand(*shape, 1, generator=generator, device=device, dtype=dtype)[:count]
     chord = task.token_noise.level * radius.pow(1.0 / max(task.dim - 1, 1))
     across = noise - (noise * clean).sum(-1, keepdim=True) * clean
     across = across / across.norm(dim=-1, keepdim=True)

@@ -5,8 +5,7 @@ import sys
 import pytest
 import torch
 
-from rankscope.lab import Progress, Scale, Store, run
-from rankscope.lab.runner import plan
+from rankscope.lab import Progress, Scale
 from rankscope.models.stacked_encoder import Positions
 from rankscope.papers.amsel2024 import training
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
@@ -14,6 +13,7 @@ from rankscope.papers.amsel2024.figures import figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
 from rankscope.papers.amsel2024.training import PAPER_RECIPE, Start, recipe, start_of, together, train_group
 from rankscope.training.checkpoint import Checkpoint
+from tests.papers.laboratory import finish
 
 SMOKE = {experiment.name.removeprefix("amsel2024/"): experiment for experiment in experiments(Scale.SMOKE)}
 
@@ -128,10 +128,8 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
 
 
 def test_smoke_runs_from_end_to_end_and_every_figure_is_drawn(tmp_path):
-    store = Store(tmp_path)
     chosen = [SMOKE[name] for name in ("positions", "tokens", "dims", "two_points")]
-    run(plan(chosen, store, "cpu"), store, "cpu")
-    tables = {experiment.name: store.table(experiment) for experiment in chosen}
+    _, tables = finish(chosen, tmp_path)
     assert all(len(tables[experiment.name]) == experiment.size for experiment in chosen)
     assert set(tables["amsel2024/positions"]["positions"]) == {kind.value for kind in Positions}
     assert (tables["amsel2024/two_points"]["error"] >= tables["amsel2024/two_points"]["floor"]).all()

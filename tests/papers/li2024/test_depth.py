@@ -6,9 +6,8 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.lab import Experiment, Grid, Scale, Store, Verdict, judge, run
+from rankscope.lab import Experiment, Grid, Scale, Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.lab.runner import plan
 from rankscope.models import layered, one_layer
 from rankscope.models.layered import Layered, Norm
 from rankscope.models.one_layer import Init, OneLayer
@@ -34,6 +33,7 @@ from rankscope.papers.li2024.depth.training import rate, seconds_per_step, toget
 from rankscope.papers.li2024.training import ticks
 from rankscope.report.static import save_static
 from rankscope.tasks.patterns import batches
+from tests.papers.laboratory import finish
 
 SEEDS = range(5)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
@@ -250,11 +250,8 @@ def test_a_matrix_that_did_not_move_enters_no_rank():
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
-    """Every experiment at scale smoke, in a store."""
-    store = Store(tmp_path_factory.mktemp("depth"))
-    chosen = experiments(Scale.SMOKE)
-    run(plan(chosen, store, "cpu"), store, "cpu")
-    return {experiment.name: store.table(experiment) for experiment in chosen}
+    """Every experiment at scale smoke: the tables."""
+    return finish(experiments(Scale.SMOKE), tmp_path_factory.mktemp("depth"))[1]
 
 
 def test_the_smallest_scale_trains_and_tells_what_norms_do(smoke):

@@ -10,6 +10,7 @@ from rankscope.papers.li2024.lora.experiments import run_group
 from rankscope.papers.li2024.lora.rates import at_best_rate, at_equal_rate, best_rates, halves
 from rankscope.papers.li2024.lora.training import together, train_group
 from rankscope.papers.li2024.relevant import training as in_full
+from tests.papers.laboratory import finish
 
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in lora.CLAIMS}
 RANKS = ("full", "1", "2", "4", "8")
@@ -134,19 +135,10 @@ def test_a_claim_holds_in_its_world_and_fails_in_another(name):
     assert judge(claim, COUNTEREXAMPLES[name](world(claim.experiment))).verdict is Verdict.FAILS
 
 
-def test_every_claim_has_its_experiment_and_every_figure_is_made():
-    tables, arrays = {}, {}
-    for experiment in lora.experiments(Scale.SMOKE):
-        rows = []
-        for group in groups(experiment):
-            for cell, outcome in zip(group, experiment.run(group, "cpu", lambda: None), strict=True):
-                rows += [
-                    {**dict(cell.point), "seed": cell.seed, "cell": cell.key(), **r} for r in outcome.records
-                ]
-                arrays[cell.key()] = outcome.arrays
-        tables[experiment.name] = pd.DataFrame(rows)
+def test_every_claim_has_its_experiment_and_every_figure_is_made(tmp_path):
+    store, tables = finish(lora.experiments(Scale.SMOKE), tmp_path)
     for claim in lora.CLAIMS:
         judge(claim, tables[claim.experiment])
-    figures = {figure.id for figure in lora.figures(Results(tables, arrays.__getitem__))}
+    figures = {figure.id for figure in lora.figures(Results(tables, store.arrays))}
     assert {claim.figure for claim in lora.CLAIMS} == figures
     assert set(BY_ID) == set(COUNTEREXAMPLES)

@@ -4,14 +4,14 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.lab import Scale, Store, Verdict, judge, run
+from rankscope.lab import Scale, Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.lab.runner import plan
 from rankscope.models import layered, one_layer
 from rankscope.papers.li2024.depth.training import train_group
 from rankscope.papers.li2024.pruning import CLAIMS, experiments, figures
 from rankscope.papers.li2024.pruning.measurement import CALIBRATION_SAMPLES, Examiner, Score, Units
 from rankscope.tasks.patterns import batches
+from tests.papers.laboratory import finish
 
 SEEDS = range(5)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
@@ -133,11 +133,8 @@ def test_a_claim_holds_where_it_is_true_and_fails_where_it_is_false(name):
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
-    """Both experiments at scale smoke, in a store."""
-    store = Store(tmp_path_factory.mktemp("pruning"))
-    chosen = experiments(Scale.SMOKE)
-    run(plan(chosen, store, "cpu"), store, "cpu")
-    return {experiment.name: store.table(experiment) for experiment in chosen}
+    """Both experiments at scale smoke: the tables."""
+    return finish(experiments(Scale.SMOKE), tmp_path_factory.mktemp("pruning"))[1]
 
 
 def test_the_smallest_scale_trains_and_tells_the_largest_from_the_smallest(smoke):

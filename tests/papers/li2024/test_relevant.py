@@ -14,6 +14,7 @@ from rankscope.papers.li2024.relevant.measurement import RANKS, Examiner
 from rankscope.papers.li2024.relevant.training import seconds_per_step, start, together, train_from
 from rankscope.papers.li2024.training import ticks
 from rankscope.training.ensemble import Sgd
+from tests.papers.laboratory import finish
 
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in relevant.CLAIMS}
 
@@ -135,29 +136,16 @@ def test_the_abstract_and_the_finding_beyond_it_contradict_each_other():
     assert set(BY_ID) == {*COUNTEREXAMPLES, "classes-readout"}
 
 
-def test_every_claim_has_its_experiment_and_every_figure_is_made():
-    made = {experiment.name: experiment for experiment in relevant.experiments(Scale.SMOKE)}
-    tables, arrays = {}, {}
-    for name, experiment in made.items():
-        rows = []
-        shapes = {}
-        for cell in experiment.cells():
-            shapes.setdefault(experiment.together(cell), []).append(cell)
-        for group in shapes.values():
-            for cell, outcome in zip(group, experiment.run(group, "cpu", lambda: None), strict=True):
-                rows += [
-                    {**dict(cell.point), "seed": cell.seed, "cell": cell.key(), **r} for r in outcome.records
-                ]
-                arrays[cell.key()] = outcome.arrays
-        tables[name] = pd.DataFrame(rows)
+def test_every_claim_has_its_experiment_and_every_figure_is_made(tmp_path):
+    store, tables = finish(relevant.experiments(Scale.SMOKE), tmp_path)
     for claim in relevant.CLAIMS:
         judge(claim, tables[claim.experiment])
-    figures = {figure.id: figure for figure in relevant.figures(Results(tables, arrays.__getitem__))}
+    figures = {figure.id: figure for figure in relevant.figures(Results(tables, store.arrays))}
     assert {claim.figure for claim in relevant.CLAIMS} <= set(figures)
     assert len(figures["li2024-relevant-rank"].panels) == 3
-    only = Results({"li2024/relevant": tables["li2024/relevant"]}, arrays.__getitem__)
+    only = Results({"li2024/relevant": tables["li2024/relevant"]}, store.arrays)
     assert len(relevant.figures(only)) == 4
-    assert relevant.figures(Results({}, arrays.__getitem__)) == []
+    assert relevant.figures(Results({}, store.arrays)) == []
 
 
 def test_every_pattern_wins_equally_often_in_a_batch():

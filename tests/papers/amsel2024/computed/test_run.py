@@ -2,11 +2,11 @@
 
 import pytest
 
-from rankscope.lab import Scale, Store, Verdict, judge, run
+from rankscope.lab import Scale, Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.lab.runner import plan
 from rankscope.papers.amsel2024.computed import CLAIMS, experiments, figures
 from rankscope.report.static import save_static
+from tests.papers.laboratory import finish
 
 FAILS = {
     "exponent-moderate-errors",
@@ -22,10 +22,7 @@ FAILS = {
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     """Every experiment at scale smoke, in a store."""
-    store = Store(tmp_path_factory.mktemp("computed"))
-    chosen = experiments(Scale.SMOKE)
-    run(plan(chosen, store, "cpu"), store, "cpu")
-    return store, {experiment.name: store.table(experiment) for experiment in chosen}
+    return finish(experiments(Scale.SMOKE), tmp_path_factory.mktemp("computed"))
 
 
 def test_no_verdict_contradicts_what_is_known(smoke):

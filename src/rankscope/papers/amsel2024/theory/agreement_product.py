@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.papers.amsel2024.theory import agreement_kernel
+from rankscope.kernels import usable
 
 TILE = {"cpu": 512, "cuda": 8_192}
 """Heads a side: what stays in a core's cache, and what keeps a GPU busy."""
@@ -24,8 +24,9 @@ def agreement_product(
 ) -> Float[Tensor, " head"]:
     """C v in float64, in memory heads · dim + tile²; one fused kernel for float32 on a GPU."""
     vector = vector.to(torch.float64)
-    fused = agreement_kernel.AVAILABLE and q.is_cuda and q.dtype == torch.float32 and tile is None
-    if fused:
+    if usable(q.device) and q.dtype == torch.float32 and tile is None:
+        from rankscope.papers.amsel2024.theory import agreement_kernel
+
         angles = agreement_kernel.fused_angle_product(q, k, vector)
     else:
         angles = angle_product(q, k, vector, tile or TILE[q.device.type])

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from scipy.optimize import brentq
 
 from rankscope.papers.amsel2024.theory import lower_bound
 from rankscope.papers.amsel2024.theory.agreement import single_head_success
@@ -27,6 +26,8 @@ def independent_heads_prediction(dim: int, heads: int) -> float:
     >>> round(independent_heads_prediction(8, 4096), 4)
     0.1661
     """
+    from scipy.optimize import brentq
+
     energy = sign_energies(dim, TERMS)
     squared = sign_eigenvalues(dim, TERMS) ** 2
     s, weight = np.outer(squared, squared), np.outer(energy, energy)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.linalg import eigvalsh_tridiagonal
 from torch import Tensor
 
 from rankscope.core import InputError, RankscopeError
@@ -115,6 +114,8 @@ def solve_matrix_free(
 
 def _least_ritz_value(steps: list[float], turns: list[float]) -> float:
     """The least eigenvalue of P⁻¹C on the space searched so far, from the coefficients of the iteration."""
+    from scipy.linalg import eigvalsh_tridiagonal
+
     step, turn = np.array(steps), np.array(turns)
     diagonal = 1 / step
     diagonal[1:] += turn[:-1] / step[:-1]

@@ -9,9 +9,7 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.integrate import quad
-from scipy.special import betainc, expit
-from scipy.stats import norm
+from scipy.special import betainc, expit, ndtr
 
 from rankscope.linalg.sphere import density_constant, mean_over_elevation, uniform_sphere
 from rankscope.papers.amsel2024.theory.vector_problem import Estimate, estimate
@@ -60,10 +58,12 @@ def error_limit(dim: int, points: int, beta: float, law: Points) -> float:
     orthonormal: (2 ln 2 − 1)/β · √2 Γ(d/2)/Γ((d−1)/2) · N(N−1) ∫ φ² Φ^{N−2};
     independent: (ln 2 − ½)/β · N(N−1) ∫ u_d² F_d^{N−2} · 2(1−t²) dt
     """
+    from scipy.integrate import quad
+
     pairs = points * (points - 1)
     c_d = density_constant(dim)
     if law == "orthonormal":
-        ties, _ = quad(lambda z: norm.pdf(z) ** 2 * norm.cdf(z) ** (points - 2), -np.inf, np.inf)
+        ties, _ = quad(lambda z: math.exp(-z * z) / (2 * math.pi) * ndtr(z) ** (points - 2), -np.inf, np.inf)
         return (2 * math.log(2) - 1) / beta * math.sqrt(2 * math.pi) * c_d * pairs * ties
 
     def tie(t: float) -> float:

@@ -10,6 +10,7 @@ The rate is 1/layers with residuals and 3^(1 − layers) without (`training.rate
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
@@ -48,25 +49,23 @@ def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Ou
 
 def experiments(scale: Scale) -> list[Experiment]:
     """The grid of depths and heads in two wirings, and every wiring at two layers of one head."""
-
-    def experiment(name: str, grid: Grid, model: Layered) -> Experiment:
-        return Experiment(
-            name=f"li2024/{name}",
-            task=TASK,
-            model=model,
-            train=TRAIN.replace(steps=STEPS[scale]),
-            grid=grid,
-            run=run_group,
-            together=together,
-            ticks=ticks,
-            probe=seconds_per_step,
-        )
-
+    experiment = partial(
+        Experiment,
+        task=TASK,
+        train=TRAIN.replace(steps=STEPS[scale]),
+        run=run_group,
+        together=together,
+        ticks=ticks,
+        probe=seconds_per_step,
+    )
     seeds = range(SEEDS[scale])
     both = {name: WIRINGS[name] for name in (PLAIN, FULL)}
+    grid = Grid(seed=seeds, wiring=both, layers=LAYERS[scale], heads=HEADS[scale])
     return [
-        experiment("depth", Grid(seed=seeds, wiring=both, layers=LAYERS[scale], heads=HEADS[scale]), MODEL),
-        experiment("depth-wiring", Grid(seed=seeds, wiring=WIRINGS), MODEL.replace(layers=2)),
+        experiment("li2024/depth", model=MODEL, grid=grid),
+        experiment(
+            "li2024/depth-wiring", model=MODEL.replace(layers=2), grid=Grid(seed=seeds, wiring=WIRINGS)
+        ),
     ]
 
 

@@ -10,6 +10,7 @@ A run that diverged counts with the loss 1 of a model that answers nothing; one 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
@@ -68,38 +69,35 @@ def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> l
 
 def experiments(scale: Scale) -> list[Experiment]:
     """Rank against learning rate; adapters on some of the weights; and more patterns."""
-
-    def experiment(name: str, steps: Mapping[Scale, int], grid: Grid) -> Experiment:
-        return Experiment(
-            name=f"li2024/{name}",
-            task=TASK,
-            model=Adapted(**{field: getattr(CLASSIFIER, field) for field in type(CLASSIFIER).model_fields}),
-            train=TRAIN.replace(steps=steps[scale]),
-            grid=grid,
-            run=run_group,
-            together=together,
-            ticks=ticks,
-            probe=seconds_per_step,
-        )
-
+    experiment = partial(
+        Experiment,
+        task=TASK,
+        model=Adapted(**{field: getattr(CLASSIFIER, field) for field in type(CLASSIFIER).model_fields}),
+        run=run_group,
+        together=together,
+        ticks=ticks,
+        probe=seconds_per_step,
+    )
+    few, many = TRAIN.replace(steps=STEPS[scale]), TRAIN.replace(steps=MANY_STEPS[scale])
     judged = range(SEEDS[scale], 2 * SEEDS[scale])
+    ranks = _held(RANKS[scale])
+    parts = {name: {"adapted": part} for name, part in PARTS.items()}
+    patterns = {count: voting(count, count) for count in MANY_PATTERNS[scale]}
     return [
-        experiment("lora", STEPS, Grid(seed=range(judged.stop), adapter_rank=_held(RANKS[scale]), learning_rate=RATES[scale])),
         experiment(
-            "lora_parts",
-            STEPS,
-            Grid(seed=judged, adapter_rank=(1, 2), adapted={name: {"adapted": part} for name, part in PARTS.items()}),
+            "li2024/lora",
+            train=few,
+            grid=Grid(seed=range(judged.stop), adapter_rank=ranks, learning_rate=RATES[scale]),
         ),
         experiment(
-            "lora_relevant",
-            MANY_STEPS,
-            Grid(
-                seed=judged,
-                relevant_patterns={count: voting(count, count) for count in MANY_PATTERNS[scale]},
-                adapter_rank=_held(MANY_RANKS[scale]),
-            ),
+            "li2024/lora_parts", train=few, grid=Grid(seed=judged, adapter_rank=(1, 2), adapted=parts)
         ),
-    ]  # fmt: skip
+        experiment(
+            "li2024/lora_relevant",
+            train=many,
+            grid=Grid(seed=judged, relevant_patterns=patterns, adapter_rank=_held(MANY_RANKS[scale])),
+        ),
+    ]
 
 
 def _held(ranks: Sequence[int]) -> dict[str, Mapping[str, Any]]:

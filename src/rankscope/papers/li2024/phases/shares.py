@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import ndimage
 
 from rankscope.lab import Check, Claim, Verdict
 from rankscope.papers.li2024.claims import CLAIMS
@@ -63,6 +62,8 @@ def share_connected(holds: np.ndarray, row: int, column: int) -> float:
     >>> share_connected(np.array([[True, True, False, True]]), 0, 0)
     0.6666666666666666
     """
+    from scipy import ndimage
+
     regions, _ = ndimage.label(holds)
     home = regions[row, column]
     return float((regions == home).sum() / holds.sum()) if home else 0.0

@@ -4,7 +4,7 @@ The one-layer model is the paper's, trained as in its own experiments. The encod
 """
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
 from rankscope.papers.li2024.depth.experiments import FULL, MODEL, PLAIN, WIRINGS
@@ -36,23 +36,21 @@ def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Ou
 def experiments(scale: Scale) -> list[Experiment]:
     """Neurons of one layer; neurons and heads of two."""
     many, few = SEEDS[scale]
-    how: dict[str, Any] = {"run": run_group, "together": together, "ticks": ticks, "probe": seconds_per_step}
+    experiment = partial(Experiment, run=run_group, together=together, ticks=ticks, probe=seconds_per_step)
     encoders = {f"two layers, {name}": WIRINGS[name] for name in (PLAIN, FULL)}
     return [
-        Experiment(
-            name="li2024/pruning",
+        experiment(
+            "li2024/pruning",
             task=TASK,
             model=MODEL.replace(dim=TASK.dim),
             train=TRAIN.replace(steps=STEPS[scale]),
             grid=Grid(seed=range(many), encoder={"one layer": {}}),
-            **how,
         ),
-        Experiment(
-            name="li2024/pruning-encoders",
+        experiment(
+            "li2024/pruning-encoders",
             task=ENCODER_TASK,
             model=MODEL.replace(layers=2, **SIZES[scale]),
             train=TRAIN.replace(steps=ENCODER_STEPS[scale]),
             grid=Grid(seed=range(few), encoder=encoders),
-            **how,
         ),
     ]

@@ -5,6 +5,7 @@ multiple of k next to 32, so that every pattern wins equally often. One output v
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
@@ -60,24 +61,20 @@ def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> l
 
 def experiments(scale: Scale) -> list[Experiment]:
     """The sweep over k with k classes, and patterns that share classes."""
-
-    def experiment(name: str, grid: Grid) -> Experiment:
-        return Experiment(
-            name=f"li2024/{name}",
-            task=TASK,
-            model=CLASSIFIER,
-            train=TRAIN.replace(steps=STEPS[scale]),
-            grid=grid,
-            run=run_group,
-            together=together,
-            ticks=ticks,
-            probe=seconds_per_step,
-        )
-
+    experiment = partial(
+        Experiment,
+        task=TASK,
+        model=CLASSIFIER,
+        train=TRAIN.replace(steps=STEPS[scale]),
+        run=run_group,
+        together=together,
+        ticks=ticks,
+        probe=seconds_per_step,
+    )
     seeds = range(SEEDS[scale])
     as_many = {count: voting(count, count) for count in PATTERNS[scale]}
     fewer = {f"{patterns} in {classes}": voting(patterns, classes) for patterns, classes in IN_CLASSES[scale]}
     return [
-        experiment("relevant", Grid(seed=seeds, relevant_patterns=as_many)),
-        experiment("classes", Grid(seed=seeds, vote=fewer)),
+        experiment("li2024/relevant", grid=Grid(seed=seeds, relevant_patterns=as_many)),
+        experiment("li2024/classes", grid=Grid(seed=seeds, vote=fewer)),
     ]
