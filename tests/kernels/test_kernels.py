@@ -24,7 +24,7 @@ def interpreted():
         pytest.skip("triton is not installed: the kernels were not interpreted")
     done = subprocess.run(
         [sys.executable, "-m", "tests.kernels.accuracy"], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -178,8 +178,10 @@ def start_of(cells: Sequence[Cell], device: str) -> Weights:
 
 def batch(cells: Sequence[Cell], size: int, *names: str | int, device: str) -> Pair:
     """A batch a member, from its seed's stream `names`; members of one seed share it, whatever their rank."""
+    of_seed = {cell.seed: cell for cell in cells}
     drawn = {
-        cell.seed: sample(tasks([cell])[0], size, stream(cell.seed, *names, device=device)) for cell in cells
+        seed: sample(tasks([cell])[0], size, stream(seed, *names, device=device))
+        for seed, cell in of_seed.items()
     }
     each = [drawn[cell.seed] for cell in cells]
     return torch.stack([one.points for one in each]), torch.stack([one.answer for one in each])
