@@ -82,6 +82,22 @@ def test_report_writes_the_page_again(cli, drawn, finished_run):
     assert {claim.figure for claim in PAPERS["li2024"].claims} <= drawn()
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+def test_verdicts_are_readable_in_a_terminal(cli, drawn, finished_run, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, _ = cli("report", "--out", finished_run)
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    first = {line[0]: line for line in lines if line}
+    claims = PAPERS["li2024"].claims
+    assert all(
+        first[claim.id.removeprefix("li2024.")][1] in {"holds", "fails", "undecided"} for claim in claims
+    )
+    assert "…" not in out
+    assert max(map(len, out.splitlines()[:-1])) <= columns
+    assert ("paper" in first["claim"]) == (columns == 140)
+
+
 def test_strict_makes_a_failing_claim_an_exit_code(cli, drawn, monkeypatch, finished_run):
     from rankscope.lab import Verdict, judge
 

@@ -1,18 +1,22 @@
 """The lab on the command line: reproduce, claims, export, report."""
 
 import json
+import math
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError
 from rankscope.lab import Judgement, Scale, Store, Verdict, run
-from rankscope.lab.claim import Claim
+from rankscope.lab.claim import Check, Claim
 from rankscope.lab.runner import Plan, check_device, limit_memory, plan
 from rankscope.lab.store import FILE
 from rankscope.papers import PAPERS, find
@@ -25,6 +29,9 @@ Kept = Annotated[
     ),
 ]
 RESULTS = Path("results")
+WIDE = 120
+"""Columns of a terminal from which the papers' own values are shown beside the verdicts."""
+
 COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.UNDECIDED: "yellow"}
 
 
@@ -220,21 +227,41 @@ def _show(judgements: list[Judgement], as_json: bool) -> None:
     if as_json:
         emit(json.dumps([_judgement(judgement) for judgement in judgements], ensure_ascii=False, indent=2))
         return
-    table = Table("claim", "verdict", "measured \\[95% interval]", "asked", "paper")
-    table.columns[0].no_wrap = True
-    for judgement in judgements:
-        check = judgement.decisive
-        low, high = check.interval
-        table.add_row(
-            judgement.claim.id,
-            f"[{COLOURS[judgement.verdict]}]{judgement.verdict}[/]",
-            f"{check.mean:.3g} \\[{low:.3g}, {high:.3g}]",
-            str(check.bound),
-            judgement.claim.paper_value,
-        )
-    Console().print(table)
+    console = Console()
+    for paper, of_paper in groupby(judgements, key=lambda judgement: judgement.claim.id.partition(".")[0]):
+        console.print(_verdicts(paper, of_paper, wide=console.width >= WIDE))
     counts = {verdict: sum(judgement.verdict is verdict for judgement in judgements) for verdict in Verdict}
-    Console().print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+
+
+def _verdicts(paper: str, judgements: Iterable[Judgement], *, wide: bool) -> Table:
+    """A paper's claims, a line each where 80 columns allow it; the paper's own value where there is room."""
+    table = Table(
+        title=f"\n{paper}", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
+    )
+    table.add_column("claim", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("measured \\[95%]", overflow="fold", min_width=23)
+    table.add_column("asked", overflow="fold")
+    if wide:
+        table.add_column("paper")
+    for judgement in judgements:
+        row = [
+            judgement.claim.id.partition(".")[2],
+            f"[{COLOURS[judgement.verdict]}]{judgement.verdict}[/]",
+            _measured(judgement.decisive),
+            escape(str(judgement.decisive.bound)),
+        ]
+        table.add_row(*row, *([escape(judgement.claim.paper_value)] if wide else []))
+    return table
+
+
+def _measured(check: Check) -> str:
+    """The mean and its interval, where the seeds suffice for either."""
+    low, high = check.interval
+    if not math.isfinite(check.mean):
+        return "–"
+    return f"{check.mean:.3g} \\[{low:.3g}, {high:.3g}]" if math.isfinite(high - low) else f"{check.mean:.3g}"
 
 
 def _claim(claim: Claim) -> dict[str, str]:
