@@ -156,6 +156,7 @@ def main():
     torch.manual_seed(0)
     found = {
         "attention": [attention_errors(*case, torch.float32, "cpu") for case in SMALL],
+        "attention in float16": [attention_errors(*case, torch.float16, "cpu") for case in SMALL[1:3]],
         "mlp": [mlp_errors(*case, torch.float32, "cpu") for case in ((2, 8, 30, 32), (1, 20, 130, 70))],
         "norm": norm_errors(2, 20, 70, torch.float32, "cpu"),
         "error": error_errors(2, 20, 300, torch.float32, "cpu"),

@@ -14,7 +14,7 @@ from rankscope.kernels import usable
 from tests.kernels import accuracy
 
 ROOT = Path(__file__).parents[2]
-PRECISE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
+PRECISE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 on_gpu = pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
 
 
@@ -35,6 +35,11 @@ def test_interpreted_kernels_agree_with_float64(interpreted, name):
     found = torch.tensor(interpreted[name]).flatten()
     assert found.numel() >= 2
     assert float(found.max()) < 1e-5
+
+
+def test_interpreted_attention_in_float16(interpreted):
+    found = torch.tensor([error for case in interpreted["attention in float16"] for error in case])
+    assert 1e-5 < float(found.max()) < PRECISE[torch.float16]
 
 
 def test_nan_stays_in_its_sample(interpreted):
@@ -67,7 +72,7 @@ def test_attention_in_tf32(request):
     before = torch.get_float32_matmul_precision()
     request.addfinalizer(lambda: torch.set_float32_matmul_precision(before))
     torch.set_float32_matmul_precision("high")
-    for rank in (8, 64):
+    for rank in (8, 16, 32, 64):
         assert max(accuracy.attention_errors((rank,), 64, 9, 16, torch.float32, "cuda")) < 2e-3
 
 

@@ -59,6 +59,16 @@ def test_clipping_looks_at_each_member_alone():
     torch.testing.assert_close(weights["b"].grad, torch.tensor([0.8, 0.4]))
 
 
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_a_scaled_loss_trains_the_same(clip):
+    settings = SETTINGS.replace(clip=clip)
+    plain, losses = adamw(start(), batch_at, losses_of, settings)
+    scaled, again = adamw(start(), batch_at, losses_of, settings, loss_scale=2.0**12)
+    torch.testing.assert_close(again, losses, rtol=1e-5, atol=1e-6)
+    for name, tensor in plain.items():
+        torch.testing.assert_close(scaled[name], tensor, rtol=1e-4, atol=1e-6)
+
+
 def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
     whole, losses = adamw(start(), batch_at, losses_of, SETTINGS)
     path = tmp_path / "group.pt"

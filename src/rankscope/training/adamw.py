@@ -41,17 +41,20 @@ def adamw(
     settings: AdamW,
     *,
     steps: int | None = None,
+    loss_scale: float = 1.0,
     checkpoint: Checkpoint | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:
     """The trained weights and every step's losses; `weights` is not changed.
 
-    `steps` stops early without changing the schedule. Nothing in the loop waits for the device.
+    `steps` stops early without changing the schedule. `loss_scale` is for gradients that pass through float16: they are
+    that much larger on their way, and the optimizer divides. Nothing in the loop waits for the device.
     """
     leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
     optimizer = torch.optim.AdamW(
         leaves.values(), lr=settings.learning_rate, betas=settings.betas, weight_decay=0.0, fused=True
     )
+    divide_gradients(optimizer, loss_scale)
     history: list[Tensor] = []
     start = _resume(checkpoint, leaves, optimizer, history)
     for _ in range(start):  # what was done before counts as progress
@@ -61,9 +64,9 @@ def adamw(
             group["lr"] = settings.learning_rate * warmup_cosine(step, settings.steps, settings.warmup)
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
-        torch.autograd.backward(losses.sum())
+        torch.autograd.backward(losses.sum() * loss_scale)
         if settings.clip is not None:
-            clip_members(leaves, settings.clip)
+            clip_members(leaves, settings.clip * loss_scale)
         optimizer.step()
         history.append(losses.detach())
         if checkpoint is not None and checkpoint.due:
@@ -76,6 +79,15 @@ def adamw(
             )
         tick()
     return _detached(leaves), torch.stack(history)
+
+
+def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:
+    """Have the fused step divide every gradient as it reads it, which costs nothing."""
+    if scale != 1.0:
+        device = optimizer.param_groups[0]["params"][0].device
+        # the attributes that torch's own gradient scaler sets
+        optimizer.grad_scale = torch.tensor(scale, device=device)  # type: ignore[attr-defined]
+        optimizer.found_inf = torch.zeros((), device=device)  # type: ignore[attr-defined]
 
 
 def clip_members(weights: Weights, largest: float) -> None:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankscope.training.adamw import AdamW, Weights, clip_members
+from rankscope.training.adamw import AdamW, Weights, clip_members, divide_gradients
 from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.schedule import warmup_cosine
 
@@ -27,6 +27,7 @@ def adamw_graphed(
     settings: AdamW,
     *,
     steps: int | None = None,
+    loss_scale: float = 1.0,
     checkpoint: Checkpoint | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:
@@ -38,6 +39,7 @@ def adamw_graphed(
     optimizer = torch.optim.AdamW(
         leaves.values(), lr=rate, betas=settings.betas, weight_decay=0.0, fused=True, capturable=True
     )
+    divide_gradients(optimizer, loss_scale)
     factors = [warmup_cosine(step, settings.steps, settings.warmup) for step in range(settings.steps)]
     rates = settings.learning_rate * torch.tensor(factors, device=device)
     step = torch.zeros(1, dtype=torch.int64, device=device)
@@ -46,9 +48,9 @@ def adamw_graphed(
     def advance() -> None:
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
-        torch.autograd.backward(losses.sum())
+        torch.autograd.backward(losses.sum() * loss_scale)
         if settings.clip is not None:
-            clip_members(leaves, settings.clip)
+            clip_members(leaves, settings.clip * loss_scale)
         rate.copy_(rates.index_select(0, step)[0])
         optimizer.step()
         history.index_copy_(0, step, losses.detach().float().unsqueeze(0))

@@ -8,16 +8,26 @@ import torch
 
 
 class Precision(Enum):
-    """Plain float32; float32 arrays with products in TF32; or bfloat16 arrays and products, sums in float32."""
+    """Plain float32; float32 arrays with products in TF32; or arrays and products of 16 bits, sums in float32.
+
+    Numbers have 23, 10, 7 and 10 bits after the leading one. float16 has few exponents: its loss is scaled.
+    """
 
     FLOAT32 = "float32"
     TF32 = "tf32"
     BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the arrays."""
-        return torch.bfloat16 if self is Precision.BFLOAT16 else torch.float32
+        halves = {Precision.BFLOAT16: torch.bfloat16, Precision.FLOAT16: torch.float16}
+        return halves.get(self, torch.float32)
+
+    @property
+    def loss_scale(self) -> float:
+        """What the loss is multiplied by for its gradients' sake: a mean over thousands of positions has small ones."""
+        return 2.0**12 if self is Precision.FLOAT16 else 1.0
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

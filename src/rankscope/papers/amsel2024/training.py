@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from functools import partial
 from typing import cast
 
 import torch
@@ -107,20 +108,18 @@ def train_group(
     def batch_at(step: int) -> Arranged:
         return arranged(cells, batch(cells, train.batch, "neighbors", step, device=device), program)
 
+    fit: Callable[..., tuple[Weights, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
+    if kernels.usable(device):
+        fit = partial(adamw_graphed, batch_at=_drawn_there(cells, train.batch, program, device))
     with train.precision.in_use():
-        if kernels.usable(device):
-            drawn = _drawn_there(cells, train.batch, program, device)
-            return adamw_graphed(
-                start_of(cells, device),
-                drawn,
-                losses,
-                settings,
-                steps=steps,
-                checkpoint=checkpoint,
-                tick=tick,
-            )
-        return adamw(
-            start_of(cells, device), batch_at, losses, settings, steps=steps, checkpoint=checkpoint, tick=tick
+        return fit(
+            start_of(cells, device),
+            losses_of=losses,
+            settings=settings,
+            steps=steps,
+            loss_scale=train.precision.loss_scale,
+            checkpoint=checkpoint,
+            tick=tick,
         )
 
 
