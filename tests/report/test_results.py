@@ -1,6 +1,7 @@
 """What the page says of runs at paper scale that are not whole."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -19,6 +20,7 @@ from tests.browser import errors
 from tests.report.kept import keep, provenance, records, talk_error
 
 AMSEL = PAPERS["amsel2024"]
+ROOT = Path(__file__).parents[2]
 
 
 def one_layer(rank, layers, budget, seed):
@@ -215,3 +217,15 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatc
     assert "not run in full" in row.text
     assert not row.find_elements("css selector", ".verdict")
     assert errors(browser) == []
+
+
+def test_figures_from_tables_are_shown_and_those_that_need_arrays_left_out():
+    experiment = next(one for one in PAPERS["li2024"].experiments(Scale.PAPER) if one.name == "li2024/digits")
+    kept = results_section(PAPERS["li2024"], ROOT / "results")
+    assert kept is not None, "results/ has the digits"
+    assert (
+        f"li2024/digits: {len(experiment.cells())} of {len(experiment.cells())} cells were run." in kept.notes
+    )
+    shown = {figure.id for figure in kept.figures}
+    assert shown == {"li2024-digits-truncation-paper", "li2024-digits-classes-paper"}
+    assert any("need arrays" in note for note in kept.notes)

@@ -1,12 +1,14 @@
 """A paper on top of the engine: its experiments at three scales, its claims and its figures."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pandas as pd
 from torch import Tensor
 
+from rankscope.core import RankscopeError
 from rankscope.lab.claim import Claim
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.figure import Figure
@@ -20,12 +22,25 @@ class Scale(StrEnum):
     PAPER = "paper"
 
 
+class NoArraysError(RankscopeError):
+    """Tables were kept, and the arrays of their cells were not."""
+
+
 @dataclass(frozen=True)
 class Results:
     """What the experiments of a paper left behind: a table each, and the arrays of a cell by its key."""
 
     tables: Mapping[str, pd.DataFrame]
     arrays: Callable[[str], dict[str, Tensor]]
+
+
+def drawable(*makers: Callable[[], Figure]) -> list[Figure]:
+    """The figures that can be made: without those that need arrays, where there are none."""
+    figures = []
+    for make in makers:
+        with suppress(NoArraysError):
+            figures.append(make())
+    return figures
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
-from rankscope.core import RankscopeError
 from rankscope.lab import Cell, Check, Claim, Experiment, Judgement, Paper, Scale, judge
-from rankscope.lab.paper import Results
+from rankscope.lab.figure import Figure
+from rankscope.lab.paper import NoArraysError, Results
 from rankscope.report.html import Section, Unfinished
 from rankscope.report.tables import CELLS, read_table, table_name
 
@@ -42,11 +42,9 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
     cells = cells[cells["key"].isin({key for part in parts.values() for key in part.table["cell"]})]
     judged = [_judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts]
     notes = [note for part in parts.values() for note in _notes(part, cells)]
-    try:
-        figures = paper.figures(Results({name: part.table for name, part in parts.items()}, _no_arrays))
-    except RankscopeError as error:
-        figures = []
-        notes.append(f"No figures: {error}")
+    figures, whole = _figures(paper, {name: part.table for name, part in parts.items()})
+    if not whole:
+        notes.append("Figures that need arrays of the cells are left out: a folder of tables has none.")
     return Section(
         paper=paper,
         scale=Scale.PAPER.value,
@@ -164,5 +162,16 @@ def boxes(axes: Mapping[str, Sequence[Hashable]], points: Collection[tuple[Hasha
     return min(tried, key=lambda found: len("; ".join(found)))
 
 
-def _no_arrays(key: str) -> dict[str, Tensor]:
-    raise RankscopeError("they need arrays of the cells, and a folder of tables has none.")
+def _figures(paper: Paper, tables: Mapping[str, pd.DataFrame]) -> tuple[Sequence[Figure], bool]:
+    """The paper's figures from its tables alone, and whether that are all of them."""
+    asked: list[str] = []
+
+    def no_arrays(key: str) -> dict[str, Tensor]:
+        asked.append(key)
+        raise NoArraysError("A folder of tables has no arrays of the cells.")
+
+    try:
+        figures = paper.figures(Results(tables, no_arrays))
+    except NoArraysError:
+        figures = []
+    return figures, not asked

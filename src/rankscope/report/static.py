@@ -8,11 +8,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter
 
 from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series
 from rankscope.report import palette
 
 DPI = 130
+FEW_DECADES = 30
+"""A log axis over less than this factor is labelled by plain numbers between the powers of ten, too."""
 
 
 def save_static(figure: Figure, folder: Path) -> list[Path]:
@@ -58,8 +61,18 @@ def _draw(axis: Any, panel: Panel) -> None:
         axis.minorticks_off()
     if panel.log_y:
         axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        if low > 0 and high / low < FEW_DECADES:
+            axis.yaxis.set_minor_formatter(FuncFormatter(_plain))
+            axis.yaxis.set_major_formatter(FuncFormatter(_plain))
     axis.grid(alpha=0.25)
     axis.legend(fontsize=8)
+
+
+def _plain(value: float, _: int | None) -> str:
+    """Every digit but 7 and 9, whose labels would touch their neighbours'."""
+    leading = f"{value:e}"[0]
+    return "" if leading in "79" else f"{value:g}"
 
 
 def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankscope.lab.claim import mean_interval
 from rankscope.lab.figure import Figure, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawable
 from rankscope.papers.li2024.real.measurement import FRACTIONS, ORDERS, PARTS, RANKS
 from rankscope.papers.li2024.real.subjects import DIGITS, SUBJECTS, Subject
 from rankscope.papers.li2024.real.training import CLASSES
@@ -54,12 +54,17 @@ def _figures(subject: Subject, results: Results) -> list[Figure]:
         names = [name for name in WORDS if name != "classes" or subject is DIGITS]
         return [_figure(subject, name, caption, [empty]) for name in names]
     two = table[table["classes"] == CLASSES]
-    arrays = {
-        str(name): [results.arrays(cell) for cell in rows["cell"]]
-        for name, rows in two.groupby("optimizer", sort=False)
-    }
-    made = [_ranks(subject, arrays), _truncation(subject, two), _neurons(subject, two, arrays)]
-    return [*made, _classes(table)] if subject is DIGITS else made
+
+    def arrays() -> Arrays:
+        by_optimizer = two.groupby("optimizer", sort=False)
+        return {str(name): [results.arrays(cell) for cell in rows["cell"]] for name, rows in by_optimizer}
+
+    makers = [
+        lambda: _ranks(subject, arrays()),
+        lambda: _truncation(subject, two),
+        lambda: _neurons(subject, two, arrays()),
+    ]
+    return drawable(*makers, *([lambda: _classes(table)] if subject is DIGITS else []))
 
 
 def _figure(
