@@ -117,6 +117,38 @@ def test_a_matrix_of_few_exact_directions_is_seen_whole_at_once(monkeypatch):
         assert float((factors.left @ factors.right).square().sum()) == pytest.approx(energy, rel=1e-5)
 
 
+def few_rows(rows):
+    a = torch.zeros(500, 600)
+    a[:rows] = torch.randn(rows, 600, generator=stream(0, "few", rows))
+    return a
+
+
+DEGENERATE = {
+    "few rows": few_rows(10),
+    "rows between a block and the rank": few_rows(40),
+    "an exact rank": matrix(300, 60, 0.0)[:, :40] @ matrix(400, 60, 0.3)[:, :40].T,
+    "ones": torch.ones(300, 400),
+    "one entry": torch.nn.functional.pad(torch.ones(1, 1), (0, 399, 0, 299)),
+    "zero": torch.zeros(300, 400),
+    "identity": torch.eye(300, 400),
+}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("rank", [8, 33, 64, 100])
+@pytest.mark.parametrize("kind", DEGENERATE)
+def test_nothing_is_counted_twice_where_a_block_adds_nothing(kind, rank, known):
+    a = DEGENERATE[kind]
+    exact = torch.linalg.svdvals(a.double())
+    factors = top_factors(a, rank, spectrum=exact if known else None)
+    assert not factors.exact or kind == "identity", "no need to give up"
+    optimum = float(exact[:rank].square().sum())
+    assert (1 - 2e-4) * optimum <= factors.kept <= (1 + 1e-5) * optimum + 1e-12
+    torch.testing.assert_close(factors.left.T @ factors.left, torch.eye(rank), rtol=0, atol=1e-4)
+    lost = float((a.double() - factors.left.double() @ factors.right.double()).square().sum())
+    assert lost == pytest.approx(factors.total - factors.kept, rel=1e-4, abs=1e-5 * factors.total + 1e-12)
+
+
 def test_a_spectrum_without_a_gap_needs_few_blocks(monkeypatch):
     monkeypatch.setattr(decompose, "SPACE", 5)
     a = matrix(700, 700, 0.5)

@@ -77,11 +77,13 @@ def test_the_same_task_and_seed_is_drawn_once(monkeypatch):
 
 
 @pytest.mark.parametrize("noise", [GaussianNoise(level=0.1), BoundedNoise(level=0.3)])
-def test_a_batch_does_not_depend_on_how_many_follow(noise):
-    task = TASK.replace(token_noise=noise)
-    many = list(batches([task], [0], split="train", steps=20, batch=8))
-    for count in (1, 18):
-        few = list(batches([task], [0], split="train", steps=count, batch=8))
+@pytest.mark.parametrize("batch_size", [8, 3])
+def test_a_batch_does_not_depend_on_how_many_follow(noise, batch_size):
+    task = TASK.replace(token_noise=noise, tokens=5 if batch_size == 3 else TASK.tokens)
+    many = list(batches([task], [0], split="train", steps=20, batch=batch_size))
+    assert (many[0].x.numel() % 16 == 0) == (batch_size == 8), "normal numbers are drawn 16 at a time"
+    for count in (1, 7, 18):
+        few = list(batches([task], [0], split="train", steps=count, batch=batch_size))
         assert len(few) == count
         for batch, same in zip(few, many, strict=False):
             assert torch.equal(batch.x, same.x)

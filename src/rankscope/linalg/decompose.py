@@ -75,40 +75,39 @@ def top_factors(
         rows, columns = matrix.shape
         raise InputError(f"rank={rank}: a {rows} × {columns} matrix has 1 to {min(rows, columns)}.")
     width = min(WIDTH, rank + OVERSAMPLING)
-    most = min(SPACE * (rank + OVERSAMPLING), min(matrix.shape) - 1)
+    most = min(SPACE * (rank + OVERSAMPLING), min(matrix.shape) - 1) // width * width
     known = None if spectrum is None else _top_energy(spectrum, rank)
     total = squared_norm(matrix) if spectrum is None else _top_energy(spectrum, len(spectrum))
     space, kept = _Space(matrix), 0.0
     image = matrix @ _random_directions(matrix, width)
-    while space.size + width <= most:
+    while rank <= most and space.size < most:
         space.add(image)
         if space.size >= rank:
             values, vectors = torch.linalg.eigh(space.gram)
             before, kept = kept, float(values[-rank:].sum())
             unseen = max(0.0, total - float(values.sum()))
             optimum = kept + unseen if known is None else known  # Ky Fan: the unseen adds its trace at most
-            if (
-                kept < (1 - tolerance) * optimum
-                and known is None
-                and kept - before < tolerance / SETTLED * kept
-            ):
+            settled = known is None and kept - before < tolerance / SETTLED * kept
+            if settled and kept < (1 - tolerance) * optimum:
                 optimum = min(optimum, _optimum_at_most(space, rank))
             if kept >= (1 - tolerance) * optimum:
                 turn = vectors[:, -rank:].flip(1).to(matrix)
-                right = turn.T @ space.seen
-                return TopFactors(space.basis @ turn, right, squared_norm(right), total, exact=False)
-        image = space.last_image()
+                left, right = space.basis @ turn, turn.T @ space.seen
+                if not _orthonormal(left):
+                    break
+                return TopFactors(left, right, squared_norm(right), total, exact=False)
+        image = space.image()[:, -width:]
     return _exact(matrix, rank)
 
 
 class _Space:
-    """A growing space of directions: an orthonormal basis Q, QᵀA, QᵀAAᵀQ, and AAᵀQ of all but the last block."""
+    """A growing space of directions: an orthonormal basis Q, QᵀA, QᵀAAᵀQ, and AAᵀQ as far as it was asked for."""
 
     def __init__(self, matrix: Float[Tensor, "rows columns"]) -> None:
-        self.matrix, self.width = matrix, 0
+        self.matrix = matrix
         self.basis, self.seen = matrix[:, :0], matrix[:0]
         self.gram = matrix.new_zeros(0, 0, dtype=torch.float64)
-        self.images: list[Tensor] = []
+        self.images = matrix[:, :0]
 
     @property
     def size(self) -> int:
@@ -116,24 +115,25 @@ class _Space:
         return self.basis.shape[1]
 
     def add(self, vectors: Float[Tensor, "rows width"]) -> None:
-        """Take in what of the vectors lies outside."""
-        block = torch.linalg.qr(_outside(self.basis, _outside(self.basis, vectors))).Q
+        """Take in what of the vectors lies outside; where nothing does, a random direction instead."""
+        block, triangle = torch.linalg.qr(_outside(self.basis, _outside(self.basis, vectors)))
+        nothing = 100 * torch.finfo(vectors.dtype).eps * vectors.norm()
+        empty = triangle.diagonal().abs() <= nothing
+        if bool(empty.any()):
+            block[:, empty] = _random_directions(self.matrix.T, int(empty.sum()), self.size)
+            for _ in range(2):
+                block = torch.linalg.qr(_outside(self.basis, block)).Q
         seen = block.T @ self.matrix
         across, own = (self.seen @ seen.T).double(), _gram(seen)
         self.gram = torch.cat([torch.cat([self.gram, across], 1), torch.cat([across.T, own], 1)])
         self.basis, self.seen = torch.cat([self.basis, block], 1), torch.cat([self.seen, seen])
-        self.width = vectors.shape[1]
-
-    def last_image(self) -> Float[Tensor, "rows width"]:
-        """AAᵀ times the last block, computed once."""
-        if len(self.images) * self.width < self.size:
-            self.images.append(self.matrix @ self.seen[-self.width :].T)
-        return self.images[-1]
 
     def image(self) -> Float[Tensor, "rows size"]:
-        """AAᵀQ"""
-        self.last_image()
-        return torch.cat(self.images, 1)
+        """AAᵀQ, each column computed once."""
+        new = self.seen[self.images.shape[1] :]
+        if len(new):
+            self.images = torch.cat([self.images, self.matrix @ new.T], 1)
+        return self.images
 
 
 def _exact(matrix: Tensor, rank: int) -> TopFactors:
@@ -152,13 +152,19 @@ def _orthonormal_left(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return basis, triangle @ right
 
 
+def _orthonormal(left: Tensor) -> bool:
+    """Whether the columns are so up to rounding: no direction is counted twice."""
+    eye = torch.eye(left.shape[1], dtype=left.dtype, device=left.device)
+    return bool((left.T @ left - eye).abs().max() <= 1e-5)
+
+
 def _outside(basis: Tensor, vectors: Tensor) -> Tensor:
     """What of the vectors lies outside the basis."""
     return vectors - basis @ (basis.T @ vectors)
 
 
-def _random_directions(matrix: Tensor, count: int) -> Tensor:
-    generator = stream(0, "subspace", *matrix.shape)
+def _random_directions(matrix: Tensor, count: int, *names: int) -> Tensor:
+    generator = stream(0, "subspace", *matrix.shape, *names)
     return torch.randn(matrix.shape[1], count, generator=generator).to(matrix)
 
 

@@ -6,6 +6,7 @@ The winners are the *relevant* tokens, the losers the *confusion* tokens, all ot
 With `relevant_patterns` = k > 2 the first k patterns vote, and each confusion token is a copy of any of the k − 1 losers.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -201,7 +202,7 @@ def _draw(
     index = torch.where(winning, winner, torch.where(voting, (winner + ahead) % voters, index))
     clean = torch.nn.functional.embedding(index, frame.to(dtype))
     if isinstance(task.token_noise, GaussianNoise):
-        noise = torch.randn(*clean.shape, generator=generator, device=device, dtype=dtype)
+        noise = _first_normals((*shape, task.dim), count, generator, dtype)
         return clean.add_(noise, alpha=task.token_noise.level), index
     noise = torch.randn(*shape, task.dim, generator=generator, device=device, dtype=dtype)[:count]
     radius = torch.rand(*shape, 1, generator=generator, device=device, dtype=dtype)[:count]
@@ -210,3 +211,16 @@ def _draw(
     across = across / across.norm(dim=-1, keepdim=True)
     cosine = 1.0 - 0.5 * chord.square()  # a chord of length c spans the angle with cos = 1 − c²/2
     return cosine * clean + (1.0 - cosine.square()).clamp(min=0).sqrt() * across, index
+
+
+def _first_normals(
+    shape: tuple[int, ...], count: int, generator: torch.Generator, dtype: torch.dtype
+) -> Float[Tensor, "first ..."]:
+    """The first `count` of an array of normal numbers, of which a CPU need not draw the others.
+
+    It draws them 16 at a time, and a last few by themselves: whole sixteens are the same however many follow.
+    """
+    wanted, whole = count * math.prod(shape[1:]), math.prod(shape)
+    drawn = min(-(-wanted // 16) * 16, whole) if generator.device.type == "cpu" else whole
+    numbers = torch.randn(drawn, generator=generator, device=generator.device, dtype=dtype)
+    return numbers[:wanted].view(count, *shape[1:])
