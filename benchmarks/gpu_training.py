@@ -11,7 +11,7 @@ the chip. The exponentials of the softmax are counted beside it: with rank 1 the
 
     python benchmarks/gpu_training.py            # needs a CUDA device; writes gpu_training.json
 
---precision-study STEPS trains three cells in float32, TF32 and bfloat16 instead and writes the errors of all seeds,
+--precision-study STEPS trains three cells in every precision instead and writes the errors of all seeds,
 to gpu_precision.json.
 """
 
@@ -161,7 +161,7 @@ def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) ->
 
 
 def precision_study(steps: int) -> Iterator[dict[str, Any]]:
-    """Three cells, five seeds, three precisions: the error on fresh samples of every training."""
+    """Three cells, five seeds, every precision: the error on fresh samples of every training."""
     for layers, budget, rank in ((1, 1, 64), (1, 8, 8), (3, 1, 16)):
         cells = [
             cell for cell in FIGURE_1

@@ -6,8 +6,8 @@ import torch
 from rankscope.core import InputError, stream
 from rankscope.kernels import usable
 from rankscope.models.attention import RankAttention
-from rankscope.models.one_member import way_of
-from rankscope.models.small_attention import Way
+from rankscope.models.one_member import _number, way_of
+from rankscope.models.small_attention import Way, attend
 
 on_gpu = pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -75,6 +75,48 @@ def test_the_kernel_is_chosen_where_it_applies(monkeypatch):
     assert way_of(RankAttention(9, 1, 9), x, x, True, plain=True) is Way.STOCK
     assert way_of(RankAttention(8, 4, 2, way=Way.FUSED), long, long, True, plain=True) is Way.FUSED
     assert way_of(RankAttention(8, 4, 2, way=Way.STOCK), x, x, True, plain=True) is Way.STOCK
+
+
+def test_inside_a_transform_torchs_kernel_is_chosen(monkeypatch):
+    """Our operators have no rule for torch.func and forward mode, which would go on with zeros."""
+    monkeypatch.setattr("rankscope.kernels.usable", lambda device: True)
+    layer, x, chosen = RankAttention(8, 4, 2), torch.empty(2, 5, 8, device="meta"), []
+
+    def look(y):
+        chosen.append(way_of(layer, x, x, True, plain=True))
+        return y.sum()
+
+    torch.func.grad(look)(torch.ones(3))
+    torch.func.jvp(look, (torch.ones(3),), (torch.ones(3),))
+    torch.func.vmap(look)(torch.ones(2, 3))
+    with torch.autograd.forward_ad.dual_level():
+        look(torch.ones(3))
+    assert chosen == [Way.STOCK] * 4
+    look(torch.ones(3))
+    assert chosen[-1] is Way.FUSED
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_under_autocast_it_computes_in_its_numbers(bias, monkeypatch):
+    x = torch.randn(3, 5, 8, generator=stream(0, "autocast"))
+    layer = RankAttention(8, 4, 2, bias=bias, batch_first=True, way=Way.PRODUCTS)
+    wanted, _ = layer(x, x, x, need_weights=False)
+    seen = []
+    monkeypatch.setattr(
+        "rankscope.models.one_member.attend", lambda q, *rest: seen.append(q.dtype) or attend(q, *rest)
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, _ = layer(x, x, x, need_weights=False)
+    assert seen == [torch.bfloat16]
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), wanted, rtol=0.05, atol=0.02)
+
+
+def test_autocast_leaves_float64_alone():
+    x = torch.empty(2, 5, 8, dtype=torch.float64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert _number(x) is torch.float64
+        assert _number(x.float()) is torch.bfloat16
 
 
 def test_on_a_cpu_torchs_kernel_is_chosen():

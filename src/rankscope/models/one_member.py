@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from rankscope.core import InputError
@@ -28,7 +29,7 @@ def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool
     """
     tokens = key.shape[1 if batch_first else 0]
     alike = layer.rank == layer.value_rank and layer.heads == layer.kv_heads
-    takes = plain and alike and query.shape[:2] == key.shape[:2] and query.numel() > 0
+    takes = plain and alike and query.shape[:2] == key.shape[:2] and query.numel() > 0 and not _transformed()
     best = best_way([layer.rank], tokens, query.device, _number(query)) if takes else Way.STOCK
     if layer.way is None:
         gains = any(layer.rank <= rank and tokens <= longest for rank, longest in GAINS)
@@ -36,8 +37,8 @@ def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool
     if layer.way is not Way.STOCK and not takes:
         raise InputError(
             f"way={layer.way.value} computes softmax of as many queries as keys, without masks, dropout or "
-            "weights returned, in heads with rank = value_rank and kv_heads = heads. "
-            "Change the call (need_weights=False), or leave way out."
+            "weights returned, in heads with rank = value_rank and kv_heads = heads, and not inside torch.func or "
+            "forward-mode differentiation. Change the call (need_weights=False), or leave way out."
         )
     if layer.way is Way.FUSED and best is not Way.FUSED:
         raise InputError(
@@ -74,13 +75,23 @@ def _features_first(tokens: Tensor, swap: bool) -> Tensor:
 
 def _project(projection: nn.Linear, x: Tensor, factor: float = 1.0) -> Tensor:
     """factor · (W x + b)"""
-    product = projection.weight @ x if factor == 1.0 else (factor * projection.weight) @ x
-    return product if projection.bias is None else product + factor * projection.bias.unsqueeze(-1)
+    weight, bias = projection.weight, projection.bias
+    return (
+        factor * (weight @ x)
+        if bias is None
+        else torch.addmm(bias.unsqueeze(-1), weight, x, beta=factor, alpha=factor)
+    )
 
 
 def _number(tokens: Tensor) -> torch.dtype:
-    """The dtype that products of these tokens have."""
+    """The dtype that products of these tokens have; autocast leaves float64 alone."""
     kind = tokens.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        return torch.get_autocast_dtype(kind)
-    return tokens.dtype
+    casts = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if casts and tokens.dtype != torch.float64 else tokens.dtype
+
+
+def _transformed() -> bool:
+    """Whether torch.func or forward-mode differentiation is at work: they have no rule for our operators."""
+    if torch.compiler.is_compiling():
+        return False
+    return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None

@@ -74,7 +74,8 @@ def _draw(figures: Sequence[Figure], folder: Path) -> None:
     def draw(_: Signals, figure: Figure) -> None:
         save_static(figure, folder)
 
-    with crew(torch.get_num_threads() if FORKS else 1, [draw]) as workers:
+    count = min(len(figures), torch.get_num_threads()) if FORKS else 1
+    with crew(max(1, count), [draw]) as workers:
         for drawn in [workers.submit(0, figure) for figure in figures]:
             drawn.result()
 
