@@ -238,7 +238,7 @@ CLAIMS = (
     _claim("depth-artefact", "Experiments, figure 1", "Five layers being worse than three at dim² is an artefact of "
            "training.", "0.60 to 0.91, called junk", "figure1", "1", _deepest_is_no_worse),
     _claim("identity", "What full rank learns", "One layer, full rank: W_KᵀW_Q is close to −c·I with c large.",
-           "168° to 180°, c/√rank 23 to 38", "figure1", "identity", _minus_identity),
+           "168° to 180°, norm 1470 to 2400", "figure1", "identity", _minus_identity),
     _claim("additive", "Modifying attention", "Learned positions that are added do not help.",
            "ratio about 1", "positions", "positions", _additive_does_not_help),
     _claim("concatenated", "Modifying attention", "Positions that are appended help low rank, but only with depth.",
