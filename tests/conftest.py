@@ -47,7 +47,9 @@ def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     args = ("reproduce", "li2024", "--scale", "smoke", "--seeds", "2", "--out", str(folder))
     command = [sys.executable, "-m", "rankscope.cli", *args]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=folder
+    )  # no results/ there
     assert "about" in done.stderr
     return folder
 

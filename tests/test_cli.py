@@ -72,7 +72,8 @@ def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
     assert set(parquet["cell"]) < set(cells["key"])
 
 
-def test_report_writes_the_page_again(cli, drawn, finished_run):
+def test_report_writes_the_page_again(cli, drawn, finished_run, monkeypatch):
+    monkeypatch.chdir(finished_run)  # no results/ there
     (finished_run / "index.html").unlink()
     code, out, _ = cli("report", "--out", finished_run, "--json")
     assert code == 0
