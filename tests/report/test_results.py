@@ -226,6 +226,6 @@ def test_figures_from_tables_are_shown_and_those_that_need_arrays_left_out():
     assert (
         f"li2024/digits: {len(experiment.cells())} of {len(experiment.cells())} cells were run." in kept.notes
     )
-    shown = {figure.id for figure in kept.figures}
+    shown = {figure.id for figure in kept.figures if "digits" in figure.id}
     assert shown == {"li2024-digits-truncation-paper", "li2024-digits-classes-paper"}
     assert any("need arrays" in note for note in kept.notes)
