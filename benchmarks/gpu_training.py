@@ -11,8 +11,8 @@ the chip. The exponentials of the softmax are counted beside it: with rank 1 the
 
     python benchmarks/gpu_training.py            # needs a CUDA device; writes gpu_training.json
 
---precision-study STEPS trains three cells in every precision instead and writes the errors of all seeds,
-to gpu_precision.json.
+--precision-study STEPS trains three cells in every precision instead, or in those named by --precisions, and adds the
+errors of all seeds to gpu_precision.json.
 """
 
 import argparse
@@ -42,6 +42,9 @@ MEMBERS = {1: 35, 8: 28, 64: 10}
 """Members of a stack by budget: enough to fill the chip."""
 
 WARM_UP = 8
+
+STUDIED = ((1, 1), (1, 8), (3, 1))
+"""Layers and budget of the cells of the precision study."""
 
 
 class StockLayer(nn.Module):
@@ -160,20 +163,40 @@ def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) ->
     }  # fmt: skip
 
 
-def precision_study(steps: int) -> Iterator[dict[str, Any]]:
+def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Three cells of full rank, which rounding hurts first, five seeds, every precision: errors on fresh samples."""
-    for layers, budget, rank in ((1, 1, 64), (1, 8, 64), (3, 1, 64)):
+    for layers, budget in options.study_cells or STUDIED:
         cells = [
             cell for cell in FIGURE_1
-            if (models([cell])[0].layers, models([cell])[0].budget, models([cell])[0].rank) == (layers, budget, rank)
+            if models([cell])[0] == models([cell])[0].replace(layers=layers, budget=budget, rank=tasks([cell])[0].dim)
         ]  # fmt: skip
-        for precision in Precision:
-            train = recipe(cells[0]).replace(steps=steps, precision=precision)
+        for precision in options.precisions:
+            train = recipe(cells[0]).replace(steps=options.precision_study, precision=Precision(precision))
             group = [dataclasses.replace(cell, train=train) for cell in cells]
+            start = time.perf_counter()
             errors = [record["error"] for record in records(group, *train_group(group, "cuda"), "cuda")]
-            yield {"layers": layers, "budget": budget, "rank": rank, "precision": precision.value,
-                   "steps": steps, "errors": errors, "mean": statistics.mean(errors),
-                   "spread": statistics.stdev(errors)}  # fmt: skip
+            yield {"layers": layers, "budget": budget, "rank": models(cells)[0].rank, "precision": precision,
+                   "steps": train.steps, "errors": errors, "mean": statistics.mean(errors),
+                   "spread": statistics.stdev(errors), "seconds": time.perf_counter() - start}  # fmt: skip
+
+
+def add_to_study(found: dict[str, Any]) -> None:
+    """Write a training of the study, in the place of an older one of the same cell, precision and length."""
+    path = Path(__file__).with_name("gpu_precision.json")
+    known = json.loads(path.read_text())["trainings"] if path.exists() else []
+    names = ("layers", "budget", "rank", "steps", "precision")
+    others = [one for one in known if any(one[name] != found[name] for name in names)]
+    order = [one.value for one in Precision]
+    trainings = sorted(
+        [*others, found], key=lambda one: (*(one[name] for name in names[:-1]), order.index(one["precision"]))
+    )
+    path.write_text(json.dumps({**versions(), "trainings": trainings}, indent=1) + "\n")
+
+
+def study_cell(text: str) -> tuple[int, int]:
+    """LAYERS,BUDGET as two numbers."""
+    layers, budget = text.split(",")
+    return int(layers), int(budget)
 
 
 def grid(rates: dict[str, float], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -198,15 +221,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.3, help="length of each timed run")
     parser.add_argument("--precision", default="bfloat16", choices=[one.value for one in Precision])
     parser.add_argument("--precision-study", type=int, default=0, metavar="STEPS")
+    parser.add_argument("--precisions", nargs="+", default=[one.value for one in Precision], metavar="NAME")
+    parser.add_argument("--study-cells", nargs="+", type=study_cell, metavar="LAYERS,BUDGET")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("No CUDA device: this benchmark compares trainings on a GPU.")
     if options.precision_study:
-        study: dict[str, Any] = {**versions(), "trainings": []}
-        for found in precision_study(options.precision_study):
+        for found in precision_study(options):
             print(found, flush=True)
-            study["trainings"].append(found)
-            Path(__file__).with_name("gpu_precision.json").write_text(json.dumps(study, indent=1) + "\n")
+            add_to_study(found)
         return
     rates = ceilings()
     print(f"{torch.cuda.get_device_name()}: {rates['flops_per_s'] / 1e12:.0f} TFLOP/s, "
