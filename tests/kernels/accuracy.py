@@ -73,7 +73,7 @@ def errors(ours, plain, arrays):
     pairs = [(value, wanted)] + [
         (a.grad, b.grad) for a, b in zip(leaves, exact, strict=True) if a.grad is not None
     ]
-    return [float((a.detach().double() - b).norm() / b.norm()) for a, b in pairs]
+    return [float((a.detach().double() - b.detach()).norm() / b.detach().norm()) for a, b in pairs]
 
 
 def attention_errors(ranks, channels, samples, tokens, dtype, device):

@@ -125,7 +125,8 @@ class Experiment:
     """A base setting, a grid over it, and the function that runs a group of its cells.
 
     `together` tells which cells may share a group (equal keys stack into one ensemble), `ticks` how often the run
-    of a cell calls back, `probe` measures the seconds a group takes for one tick, and `dtype` is what it computes in.
+    of a cell calls back, `probe` measures the seconds a group takes for one tick, and `dtype` names the numbers that
+    a cell is computed in.
     """
 
     name: str
@@ -137,7 +138,7 @@ class Experiment:
     together: Callable[[Cell], Hashable]
     ticks: Callable[[Cell], int]
     probe: Callable[[Sequence[Cell], str], float]
-    dtype: str = "float32"
+    dtype: Callable[[Cell], str] = lambda cell: "float32"
 
     @property
     def size(self) -> int:

@@ -153,7 +153,8 @@ def run(
             for future in ready:
                 group = running.pop(future)
                 packed, seconds, peak = future.result()
-                cost = Cost(where, group.experiment.dtype, seconds / len(group.cells), peak)
+                dtype = group.experiment.dtype(group.cells[0])
+                cost = Cost(where, dtype, seconds / len(group.cells), peak)
                 store.add(group.cells, [_unpacked(outcome) for outcome in packed], cost)
                 store.checkpoint_path(group.cells).unlink(missing_ok=True)
 

@@ -50,7 +50,7 @@ def computation(
         together=_alone,
         ticks=lambda cell: 1,
         probe=probe,
-        dtype="float64",
+        dtype=lambda cell: "float64",
     )
 
 
