@@ -175,6 +175,16 @@ def test_the_group_size_is_the_one_that_measured_fastest(tmp_path):
     assert plan([toy()], Store(tmp_path), "cpu").groups[0].cells == todo.groups[0].cells
 
 
+def test_a_group_is_not_the_fastest_if_it_leaves_a_few_alone(tmp_path, monkeypatch):
+    """16 members take the least time each, but 16 and then 2 take more than 18 at once."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    slow = replace(toy(18), probe=lambda cells, device: 1 + 0.5 * len(cells) + 0.5 * (len(cells) > 16))
+    todo = plan([slow], Store(tmp_path), "cpu")
+    assert [len(group.cells) for group in todo.groups] == [18]
+    assert todo.seconds == pytest.approx(10.5 * slow.ticks(slow.cells()[0]))
+
+
 def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
     experiment = toy(12)
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -188,22 +188,34 @@ def _probe(shape: Shape, device: str, _: Signals, size: int) -> float:
 
 
 def _group_size(shape: Shape, number: int, probes: Crew, device: str, workers: int) -> list[float]:
-    """The group size with the least time per member and tick, and that time. All workers are timed at once."""
+    """The group size by which all members take the least time, and that time per member and tick.
+
+    All workers are timed at once.
+    """
     kind = torch.device(device).type
     largest = min(LARGEST_GROUP[kind], max(1, -(-len(shape.members) // workers)))
-    best_size, best_seconds = 1, float("inf")
+    times: dict[int, float] = {}
     for size in _sizes(largest, FEW[kind]):
         timed = [probes.submit(number, size) for _ in range(workers)]
-        seconds = max(future.result() for future in timed) / size
-        if seconds < best_seconds:
-            best_size, best_seconds = size, seconds
-        elif seconds > 1.25 * best_seconds:  # past the cache: larger stacks only get slower
-            break
-    if math.isinf(best_seconds):
+        times[size] = max(future.result() for future in timed)
+        if times[size] / size > 1.25 * min(seconds / of for of, seconds in times.items()):
+            break  # past the cache: larger stacks only get slower
+    total, best = min((_total_seconds(len(shape.members), size, times), size) for size in times)
+    if math.isinf(total):
         raise RankscopeError(
             f"{shape.experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
         )
-    return [best_size, best_seconds]
+    return [best, total / len(shape.members)]
+
+
+def _total_seconds(members: int, size: int, times: Mapping[int, float]) -> float:
+    """One tick of all members in groups of this size; what is left over takes no longer than the next larger group.
+
+    >>> _total_seconds(35, 32, {1: 3.0, 4: 3.5, 32: 16.0, 35: 18.0}), _total_seconds(35, 35, {35: 18.0})
+    (19.5, 18.0)
+    """
+    whole, rest = divmod(members, size)
+    return whole * times[size] + (min(times[of] for of in times if of >= rest) if rest else 0.0)
 
 
 def _sizes(largest: int, few: int) -> Iterator[int]:
