@@ -19,11 +19,14 @@ from rankscope.kernels.mlp import stacked_mlp
 from rankscope.kernels.norm import _forward as norm_op
 from rankscope.kernels.norm import residual_norm
 from rankscope.kernels.normals import normals
+from rankscope.models import stacked_encoder
+from rankscope.models.small_attention import Way
+from rankscope.models.stacked_encoder import Program
 
 SMALL = [
     ((1,), 2, 3, 5),
-    ((1, 3), 3, 2, 4),
-    ((2, 8), 8, 3, 7),
+    ((1, 1, 3), 3, 2, 4),
+    ((2, 8, 8), 8, 3, 7),
     ((4,), 4, 2, 17),
     ((16,), 32, 5, 16),
     ((10,), 20, 3, 20),
@@ -81,7 +84,7 @@ def attention_errors(ranks, channels, samples, tokens, dtype, device):
         (1.5 * torch.randn(len(ranks), channels, samples * tokens, device=device)).to(dtype) for _ in range(3)
     ]
     return errors(
-        lambda q, k, v: short_attention(q, k, v, ranks, tokens),
+        lambda q, k, v: short_attention(torch.cat([q, k, v], dim=1), ranks, tokens),
         lambda q, k, v: plain_attention(q, k, v, ranks, tokens),
         arrays,
     )
@@ -111,14 +114,42 @@ def error_errors(members, dim, positions, dtype, device):
     )
 
 
+def encoder_errors(device):
+    """A whole encoder, every operator fused, against the same encoder by plain products: its output and all gradients."""
+    models = [
+        stacked_encoder.Encoder(
+            dim=16, rank=rank, budget=2, layers=2, hidden=40, positions=stacked_encoder.Positions.CONCATENATED
+        )
+        for rank in (1, 1, 16, 16)
+    ]
+    weights = stacked_encoder.init(models, range(4), tokens=6, device=device)
+    points = functional.normalize(torch.randn(4, 5, 6, 16, device=device), dim=-1)
+    found = []
+    before = torch.get_float32_matmul_precision()
+    for way, fused in ((Way.FUSED, True), (Way.STOCK, False)):
+        leaves = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
+        torch.set_float32_matmul_precision("high" if fused else "highest")  # or the MLP would not be fused
+        out = stacked_encoder.forward(models, leaves, points, Program(way, fused, torch.float32))
+        out.square().sum(-1).cos().sum().backward()
+        found.append([out.detach(), *(leaf.grad for leaf in leaves.values())])
+    torch.set_float32_matmul_precision(before)
+    # a bias of keys moves no softmax: its gradient is rounding of the others
+    least = 1e-3 * max(float(array.norm()) for array in found[1])
+    return [
+        float((ours - plain).norm()) / max(float(plain.norm()), least)
+        for ours, plain in zip(*found, strict=True)
+    ]
+
+
 def check_operators(device):
     """torch's own checks: schema, autograd, fake tensors, and the trace that compilation takes."""
 
     def leaf(*shape):
         return torch.randn(*shape, device=device, requires_grad=True)
 
-    torch.library.opcheck(attention_op, (leaf(1, 2, 6), leaf(1, 2, 6), leaf(1, 2, 6), [1], 3))
-    torch.library.opcheck(mlp_op, (leaf(2, 4, 6), leaf(2, 5, 4), leaf(2, 5), leaf(2, 4, 5)))
+    torch.library.opcheck(attention_op, (leaf(2, 3 * 4, 6), [1, 2], 3))
+    w_in, w_out = leaf(2, 5, 4), leaf(2, 4, 5)
+    torch.library.opcheck(mlp_op, (leaf(2, 4, 6), w_in, leaf(2, 5), w_out, w_in.detach(), w_out.detach()))
     torch.library.opcheck(norm_op, (leaf(2, 4, 6), leaf(2, 4, 6), leaf(2, 4), leaf(2)))
     torch.library.opcheck(error_op, (leaf(2, 4, 6), torch.randn(2, 4, 6, device=device)))
 
@@ -132,7 +163,7 @@ def samples_with_nan(rank, device):
     for array in arrays[1:]:
         array.view(1, 2 * rank, *places)[(..., *first_token_of_second_sample)] = torch.nan
     q, k, v = (array.requires_grad_() for array in arrays)
-    out = short_attention(q, k, v, [rank], tokens)
+    out = short_attention(torch.cat([q, k, v], dim=1), [rank], tokens)
     out.sum().backward()
     broken = sum(array.isnan() for array in (out, q.grad, k.grad, v.grad)).view(-1, *places)
     return broken.sum((0, 1) if token_first(rank) else (0, 2)).bool().tolist()
@@ -157,6 +188,8 @@ def main():
     found = {
         "attention": [attention_errors(*case, torch.float32, "cpu") for case in SMALL],
         "attention in float16": [attention_errors(*case, torch.float16, "cpu") for case in SMALL[1:3]],
+        "mlp in float16": [mlp_errors(2, 8, 30, 32, torch.float16, "cpu")],
+        "encoder": encoder_errors("cpu"),
         "mlp": [mlp_errors(*case, torch.float32, "cpu") for case in ((2, 8, 30, 32), (1, 20, 130, 70))],
         "norm": norm_errors(2, 20, 70, torch.float32, "cpu"),
         "error": error_errors(2, 20, 300, torch.float32, "cpu"),

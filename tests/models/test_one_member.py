@@ -15,7 +15,9 @@ SHAPES = [(True, (3, 5, 8)), (False, (5, 3, 8)), (True, (5, 8))]
 """batch_first, and the shape of the tokens: batched either way, and not."""
 
 
-def output_and_grads(way, batch_first, shape, *, rank, device="cpu", dtype=torch.float64, **options):
+def output_and_grads(
+    way, batch_first, shape, *, rank, device="cpu", dtype=torch.float64, itself=False, **options
+):
     layer = RankAttention(
         8,
         heads=4,
@@ -31,17 +33,18 @@ def output_and_grads(way, batch_first, shape, *, rank, device="cpu", dtype=torch
         for name, parameter in layer.named_parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=stream(0, name)))
     x = torch.randn(shape, generator=stream(1, "tokens")).to(device, dtype).requires_grad_()
-    output, weights = layer(x, x.flip(-1), x, need_weights=False)
+    output, weights = layer(x, x if itself else x.flip(-1), x, need_weights=False)
     assert weights is None
     output.square().sum().backward()
     return [output, x.grad, *(parameter.grad for parameter in layer.parameters())]
 
 
 @pytest.mark.parametrize(("batch_first", "shape"), SHAPES)
+@pytest.mark.parametrize("itself", [True, False])
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"bias": False}])
-def test_by_products_it_is_the_same_function(batch_first, shape, options):
-    found = output_and_grads(Way.PRODUCTS, batch_first, shape, rank=3, **options)
-    wanted = output_and_grads(Way.STOCK, batch_first, shape, rank=3, **options)
+def test_by_products_it_is_the_same_function(batch_first, shape, options, itself):
+    found = output_and_grads(Way.PRODUCTS, batch_first, shape, rank=3, itself=itself, **options)
+    wanted = output_and_grads(Way.STOCK, batch_first, shape, rank=3, itself=itself, **options)
     for ours, stock in zip(found, wanted, strict=True):
         torch.testing.assert_close(ours, stock, rtol=1e-9, atol=1e-9)
 

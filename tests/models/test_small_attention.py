@@ -22,12 +22,12 @@ def test_products_equal_the_stock_kernel(heads, rank):
 
 
 def test_a_stack_of_ranks_attends_as_each_member_alone():
-    q, k, v = torch.randn(3, 3, 4, 10, dtype=torch.float64)
+    qkv = torch.randn(3, 3 * 4, 10, dtype=torch.float64)
     for way in (Way.PRODUCTS, Way.STOCK):
-        whole = attend(q, k, v, [1, 1, 4], 5, way)
+        whole = attend(qkv, [1, 1, 4], 5, way)
         for member, rank in enumerate([1, 1, 4]):
             one = slice(member, member + 1)
-            torch.testing.assert_close(whole[one], attend(q[one], k[one], v[one], [rank], 5, way))
+            torch.testing.assert_close(whole[one], attend(qkv[one], [rank], 5, way))
 
 
 def test_on_a_cpu_the_products_are_taken():

@@ -6,6 +6,7 @@ import torch
 from rankscope.core import InputError
 from rankscope.models import stacked_encoder
 from rankscope.models.encoder import Norm, RankEncoder
+from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Encoder, Positions, key_query_products
 
 TOKENS, SAMPLES = 5, 3
@@ -58,6 +59,20 @@ def module_of(model, weights, member):
     }
     module.load_state_dict(state)
     return module
+
+
+@pytest.mark.parametrize("ones", [1, 8])
+@pytest.mark.parametrize("positions", list(Positions))
+def test_leaves_are_the_weights_arranged_and_come_back(ones, positions):
+    models = [model.replace(positions=positions) for model in STACK]
+    weights = drawn(models, SEEDS)
+    program = stacked_encoder.Program(Way.PRODUCTS, fused=ones > 1, dtype=torch.float64)
+    leaves = stacked_encoder.leaves_of(weights, program)
+    assert leaves["2.w_qkv"].shape == (4, 3 * 12, models[0].width + ones)
+    back = stacked_encoder.weights_of(leaves)
+    assert back.keys() == weights.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(back[name], tensor), name
 
 
 def test_a_stack_equals_rank_encoders_with_the_same_weights():

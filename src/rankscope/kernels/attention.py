@@ -1,7 +1,8 @@
 """The fused attention as a torch operator: `rankscope::short_attention`, with its gradient.
 
-q, k, v are read once and the result written once; nothing of size heads × tokens × tokens touches memory. One call
-serves members of different rank: their channels are cut into heads differently, and that is all.
+q, k, v are read once and the result written once; nothing of size heads × tokens × tokens touches memory. They are one
+array, as one projection writes them, and so is their gradient. One call serves members of different rank: their channels
+are cut into heads differently, and that is all.
 
 A member's positions, samples times tokens, stand as its kernel likes them: `token_first(rank)`.
 """
@@ -57,86 +58,80 @@ def token_first(rank: int) -> bool:
 
 
 def short_attention(
-    q: Float[Tensor, "member channel position"],
-    k: Float[Tensor, "member channel position"],
-    v: Float[Tensor, "member channel position"],
-    ranks: Sequence[int],
-    tokens: int,
+    qkv: Float[Tensor, "member 3*channel position"], ranks: Sequence[int], tokens: int
 ) -> Float[Tensor, "member channel position"]:
-    """v softmax(kᵀq/√rank) in every head of every sample; member m has heads of rank `ranks[m]`."""
-    out: Tensor = _forward(q, k, v, list(ranks), tokens)[0]
+    """v softmax(kᵀq/√rank) in every head of every sample; member m has heads of rank `ranks[m]`.
+
+    qkv   the channels of q, then those of k, then those of v
+    """
+    out: Tensor = _forward(qkv, list(ranks), tokens)[0]
     return out
 
 
 @torch.library.custom_op("rankscope::short_attention", mutates_args=())
-def _forward(q: Tensor, k: Tensor, v: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+def _forward(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
     """The result, and log₂ Σ exp2 of every row's scores, which the gradient needs."""
     from rankscope.kernels import attention_triton as kernels
 
-    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
-    out, lse = torch.empty_like(q), _room_for_lse(q, ranks)
-    for group in _groups((q, k, v, out), (lse,), ranks, tokens):
+    qkv = qkv.contiguous()
+    out, lse = _room_for_out(qkv), _room_for_lse(qkv, ranks)
+    for group in _groups((*qkv.chunk(3, dim=1), out), lse, ranks, tokens):
         if token_first(group.rank):
             count = min(tokens, QUERIES if group.rank == 1 else QUERIES // 2)
             kernels.forward_by_products[group.heads, group.lane_blocks, -(-tokens // count)](
-                *group.arrays, group.samples, group.scale, **group.by_products(count)
+                *group.arrays, *group.sizes, **group.by_products(count)
             )
         else:
             kernels.forward_by_matrices[group.heads, group.sample_blocks * -(-tokens // group.rows)](
-                *group.arrays, group.samples, group.scale, **group.by_matrices()
+                *group.arrays, *group.sizes, **group.by_matrices()
             )
     return out, lse
 
 
 @torch.library.custom_op("rankscope::short_attention_backward", mutates_args=())
-def _backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def _backward(grad: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int) -> Tensor:
     from rankscope.kernels import attention_triton as kernels
 
-    q, k, v, grad = q.contiguous(), k.contiguous(), v.contiguous(), grad.contiguous()
-    grads = torch.empty_like(q), torch.empty_like(q), torch.empty_like(q)
-    for group in _groups((q, k, v, out, grad, *grads), (lse,), ranks, tokens):
+    qkv, grad = qkv.contiguous(), grad.contiguous()
+    found = torch.empty_like(qkv)
+    arrays = (*qkv.chunk(3, dim=1), out, grad, *found.chunk(3, dim=1))
+    for group in _groups(arrays, lse, ranks, tokens):
         *inputs, pull, to_q, to_k, to_v, level = group.arrays
         if token_first(group.rank):
             count = min(tokens, QUERIES)
             grid = group.heads, group.lane_blocks, -(-tokens // count)
-            sizes = group.by_products(count)
-            kernels.backward_by_products[grid](
-                *inputs, level, pull, to_q, to_k, to_v, group.samples, group.scale, **sizes
-            )
+            fixed = group.by_products(count)
+            kernels.backward_by_products[grid](*inputs, level, pull, to_q, to_k, to_v, *group.sizes, **fixed)
             if count < tokens:
                 kernels.backward_of_keys_by_products[grid](
-                    *inputs, level, pull, to_k, to_v, group.samples, group.scale, **sizes
+                    *inputs, level, pull, to_k, to_v, *group.sizes, **fixed
                 )
         else:
             kernels.backward_by_matrices[group.heads, group.sample_blocks](
-                *inputs, level, pull, to_q, to_k, to_v, group.samples, group.scale, **group.by_matrices()
+                *inputs, level, pull, to_q, to_k, to_v, *group.sizes, **group.by_matrices()
             )
-    return grads
+    return found
 
 
 @_forward.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
-    return q.new_empty(q.shape), _room_for_lse(q, ranks)
+def _(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+    return _room_for_out(qkv), _room_for_lse(qkv, ranks)
 
 
 @_backward.register_fake
-def _(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    return q.new_empty(q.shape), q.new_empty(q.shape), q.new_empty(q.shape)
+def _(grad: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int) -> Tensor:
+    return qkv.new_empty(qkv.shape)
 
 
 def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    *arrays, ctx.ranks, ctx.tokens = inputs
-    ctx.save_for_backward(*arrays, *output)
+    qkv, ctx.ranks, ctx.tokens = inputs
+    ctx.save_for_backward(qkv, *output)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)  # or zeros would be written for the second output
 
 
 def _gradient(ctx, grad, _):  # type: ignore[no-untyped-def]
-    return *_backward(grad, *ctx.saved_tensors, ctx.ranks, ctx.tokens), None, None
+    return _backward(grad, *ctx.saved_tensors, ctx.ranks, ctx.tokens), None, None
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
@@ -149,12 +144,19 @@ class _Group:
     rank: int
     tokens: int
     samples: int
-    heads: int
+    members: int
+    channels: int
     arrays: tuple[Tensor, ...]
 
     @property
-    def scale(self) -> float:
-        return 1 / math.sqrt(self.rank)
+    def heads(self) -> int:
+        return self.members * self.channels // self.rank
+
+    @property
+    def sizes(self) -> tuple[int, int, int, float]:
+        """Samples, heads of a member, what lies between a member's queries and the next one's, and the scores' factor."""
+        between = 2 * self.channels * self.samples * self.tokens
+        return self.samples, self.channels // self.rank, between, 1 / math.sqrt(self.rank)
 
     @property
     def lanes(self) -> int:
@@ -198,22 +200,26 @@ class _Group:
         }
 
 
-def _groups(
-    arrays: Sequence[Tensor], per_head: Sequence[Tensor], ranks: Sequence[int], tokens: int
-) -> Iterator[_Group]:
-    samples, start = arrays[0].shape[2] // tokens, 0
+def _groups(arrays: Sequence[Tensor], lse: Tensor, ranks: Sequence[int], tokens: int) -> Iterator[_Group]:
+    _, channels, positions = arrays[0].shape
+    start = 0
     for rank, members in rank_groups(ranks):
-        heads = (members.stop - members.start) * (arrays[0].shape[1] // rank)
-        rows = slice(start, start + heads * samples * tokens)
+        count = members.stop - members.start
+        rows = slice(start, start + count * (channels // rank) * positions)
         start = rows.stop
-        parts = (*(array[members] for array in arrays), *(array[rows] for array in per_head))
-        yield _Group(rank, tokens, samples, heads, parts)
+        parts = (*(array[members] for array in arrays), lse[rows])
+        yield _Group(rank, tokens, positions // tokens, count, channels, parts)
 
 
-def _room_for_lse(q: Tensor, ranks: Sequence[int]) -> Tensor:
+def _room_for_out(qkv: Tensor) -> Tensor:
+    members, channels, positions = qkv.shape
+    return qkv.new_empty(members, channels // 3, positions)
+
+
+def _room_for_lse(qkv: Tensor, ranks: Sequence[int]) -> Tensor:
     """A number a head and position, members of different rank one after the other."""
-    heads = sum(q.shape[1] // rank for rank in ranks)
-    return q.new_empty(heads * q.shape[2], dtype=torch.float32)
+    heads = sum(qkv.shape[1] // 3 // rank for rank in ranks)
+    return qkv.new_empty(heads * qkv.shape[2], dtype=torch.float32)
 
 
 def power_of_two(number: int) -> int:

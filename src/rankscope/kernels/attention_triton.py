@@ -1,6 +1,7 @@
 """Attention over short sequences by many small heads: the kernels, forward and backward.
 
-Arrays are (head, channel, position) and contiguous, the heads of all members in a row. Scores live in base 2:
+Arrays are (head, channel, position), the heads of all members in a row; between a member's queries and the next one's lie
+its keys and values, `between` numbers, and so with those and with the three gradients. Scores live in base 2:
 s = q·k · scale·log₂e, so that softmax is exp2(s − lse) with lse = log₂ Σ exp2(s).
 
 Rank ≤ 4, by products; positions are (token, sample). A thread owns a sample, some of its queries in registers, and all
@@ -93,21 +94,22 @@ def _largest_scores(
 
 @triton.jit
 def forward_by_products(
-    q, k, v, out, lse, samples, scale,
+    q, k, v, out, lse, samples, heads, between, scale,
     TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """out = v softmax(kᵀq·scale), and lse, for one head, LANES samples and COUNT queries."""
     head = tl.program_id(0).to(tl.int64)
     sample, first = tl.program_id(1) * LANES + tl.arange(0, LANES), tl.program_id(2) * COUNT
     here, base = sample < samples, head * RANK * TOKENS * samples
-    queries = _read(q + base, sample, here, first, samples, TOKENS, RANK, COUNT)
+    packed = base + head // heads * between
+    queries = _read(q + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
     queries = _times(queries, scale * LOG2_E, COUNT * RANK)
-    most = _largest_scores(k + base, queries, sample, here, samples, TOKENS, RANK, COUNT, LANES)
+    most = _largest_scores(k + packed, queries, sample, here, samples, TOKENS, RANK, COUNT, LANES)
     total = _filled(0.0, LANES, COUNT)
     mixed = _filled(0.0, LANES, COUNT * RANK)
     for j in tl.range(TOKENS, loop_unroll_factor=4):
-        key = _read(k + base, sample, here, j, samples, TOKENS, RANK, 1)
-        value = _read(v + base, sample, here, j, samples, TOKENS, RANK, 1)
+        key = _read(k + packed, sample, here, j, samples, TOKENS, RANK, 1)
+        value = _read(v + packed, sample, here, j, samples, TOKENS, RANK, 1)
         totals, mixtures = (), ()
         for i in tl.static_range(COUNT):
             weight = tl.exp2(_dot(-most[i], queries, i, key, RANK))
@@ -138,7 +140,7 @@ def _slack(pull, made, level, RANK: tl.constexpr, COUNT: tl.constexpr):
 
 @triton.jit
 def backward_by_products(
-    q, k, v, out, lse, grad, grad_q, grad_k, grad_v, samples, scale,
+    q, k, v, out, lse, grad, grad_q, grad_k, grad_v, samples, heads, between, scale,
     TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """With p = softmax and δ = Σ grad·out: ds = p∘(gradᵀv − δ); grad_q = k ds, grad_k = q dsᵀ, grad_v = grad pᵀ.
@@ -149,18 +151,19 @@ def backward_by_products(
     head = tl.program_id(0).to(tl.int64)
     sample, first = tl.program_id(1) * LANES + tl.arange(0, LANES), tl.program_id(2) * COUNT
     here, base = sample < samples, head * RANK * TOKENS * samples
-    queries = _read(q + base, sample, here, first, samples, TOKENS, RANK, COUNT)
+    packed = base + head // heads * between
+    queries = _read(q + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
     queries = _times(queries, scale * LOG2_E, COUNT * RANK)
     pull = _read(grad + base, sample, here, first, samples, TOKENS, RANK, COUNT)
     made = _read(out + base, sample, here, first, samples, TOKENS, RANK, COUNT)
     level = _read(lse + head * TOKENS * samples, sample, here, first, samples, TOKENS, 1, COUNT)
     shared, levels = _slack(pull, made, level, RANK, COUNT)
     to_q = _filled(0.0, LANES, COUNT * RANK)
-    key = _read(k + base, sample, here, 0, samples, TOKENS, RANK, 1)
-    value = _read(v + base, sample, here, 0, samples, TOKENS, RANK, 1)
+    key = _read(k + packed, sample, here, 0, samples, TOKENS, RANK, 1)
+    value = _read(v + packed, sample, here, 0, samples, TOKENS, RANK, 1)
     for j in range(TOKENS):
-        next_key = _read(k + base, sample, here, j + 1, samples, TOKENS, RANK, 1)
-        next_value = _read(v + base, sample, here, j + 1, samples, TOKENS, RANK, 1)
+        next_key = _read(k + packed, sample, here, j + 1, samples, TOKENS, RANK, 1)
+        next_value = _read(v + packed, sample, here, j + 1, samples, TOKENS, RANK, 1)
         to_k, to_v = _filled(0.0, LANES, RANK), _filled(0.0, LANES, RANK)
         sums = ()
         for i in tl.static_range(COUNT):
@@ -174,28 +177,29 @@ def backward_by_products(
             to_k, to_v = keys, values
         to_q = sums
         if COUNT == TOKENS:
-            _write(grad_k + base, to_k, 1 / LOG2_E, sample, here, j, samples, TOKENS, RANK, 1)
-            _write(grad_v + base, to_v, 1.0, sample, here, j, samples, TOKENS, RANK, 1)
+            _write(grad_k + packed, to_k, 1 / LOG2_E, sample, here, j, samples, TOKENS, RANK, 1)
+            _write(grad_v + packed, to_v, 1.0, sample, here, j, samples, TOKENS, RANK, 1)
         key, value = next_key, next_value
-    _write(grad_q + base, to_q, scale, sample, here, first, samples, TOKENS, RANK, COUNT)
+    _write(grad_q + packed, to_q, scale, sample, here, first, samples, TOKENS, RANK, COUNT)
 
 
 @triton.jit
 def backward_of_keys_by_products(
-    q, k, v, out, lse, grad, grad_k, grad_v, samples, scale,
+    q, k, v, out, lse, grad, grad_k, grad_v, samples, heads, between, scale,
     TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """COUNT keys pass all queries: grad_k and grad_v, where the backward could not hold every query."""
     head = tl.program_id(0).to(tl.int64)
     sample, first = tl.program_id(1) * LANES + tl.arange(0, LANES), tl.program_id(2) * COUNT
     here, base = sample < samples, head * RANK * TOKENS * samples
-    keys = _read(k + base, sample, here, first, samples, TOKENS, RANK, COUNT)
+    packed = base + head // heads * between
+    keys = _read(k + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
     keys = _times(keys, scale * LOG2_E, COUNT * RANK)
-    values = _read(v + base, sample, here, first, samples, TOKENS, RANK, COUNT)
+    values = _read(v + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
     to_k = _filled(0.0, LANES, COUNT * RANK)
     to_v = _filled(0.0, LANES, COUNT * RANK)
     for i in tl.range(TOKENS, loop_unroll_factor=2):
-        query = _read(q + base, sample, here, i, samples, TOKENS, RANK, 1)
+        query = _read(q + packed, sample, here, i, samples, TOKENS, RANK, 1)
         pull = _read(grad + base, sample, here, i, samples, TOKENS, RANK, 1)
         made = _read(out + base, sample, here, i, samples, TOKENS, RANK, 1)
         level = _read(lse + head * TOKENS * samples, sample, here, i, samples, TOKENS, 1, 1)
@@ -208,8 +212,8 @@ def backward_of_keys_by_products(
                 key_sums = key_sums + (to_k[j * RANK + c] + slope * query[c],)
                 value_sums = value_sums + (to_v[j * RANK + c] + weight * pull[c],)
         to_k, to_v = key_sums, value_sums
-    _write(grad_k + base, to_k, scale, sample, here, first, samples, TOKENS, RANK, COUNT)
-    _write(grad_v + base, to_v, 1.0, sample, here, first, samples, TOKENS, RANK, COUNT)
+    _write(grad_k + packed, to_k, scale, sample, here, first, samples, TOKENS, RANK, COUNT)
+    _write(grad_v + packed, to_v, 1.0, sample, here, first, samples, TOKENS, RANK, COUNT)
 
 
 @triton.jit
@@ -247,26 +251,27 @@ def _scores(queries, key, key_token, scale, TOKENS: tl.constexpr, PRECISION: tl.
 
 @triton.jit
 def forward_by_matrices(
-    q, k, v, out, lse, samples, scale,
+    q, k, v, out, lse, samples, heads, between, scale,
     TOKENS: tl.constexpr, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr, SAMPLES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The same: ROWS queries of SAMPLES samples a program, blocks of ROWS keys."""
     head = tl.program_id(0).to(tl.int64)
     base = head * RANK * TOKENS * samples
+    packed = base + head // heads * between
     BLOCKS: tl.constexpr = (TOKENS + ROWS - 1) // ROWS
     row = tl.arange(0, ROWS)
     channel = tl.arange(0, RANKS)[None, None, :]
     sample = (tl.program_id(1) // BLOCKS * SAMPLES + tl.arange(0, SAMPLES))[:, None, None]
     token = (tl.program_id(1) % BLOCKS * ROWS + row)[None, :, None]
-    queries = _block(q, base, sample, token, channel, samples, TOKENS, RANK)
+    queries = _block(q, packed, sample, token, channel, samples, TOKENS, RANK)
     most = tl.full([SAMPLES, ROWS, 1], float("-inf"), tl.float32)
     total = tl.zeros([SAMPLES, ROWS, 1], tl.float32)
     mixed = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
     for block in range(BLOCKS):
         theirs = block * ROWS + row
-        key = _block(k, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        value = _block(v, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        key = _block(k, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        value = _block(v, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
         scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
         level = tl.maximum(most, tl.max(scores, axis=2, keep_dims=True))
         shrink = tl.exp2(most - level)
@@ -281,26 +286,27 @@ def forward_by_matrices(
 
 @triton.jit
 def backward_by_matrices(
-    q, k, v, out, lse, grad, grad_q, grad_k, grad_v, samples, scale,
+    q, k, v, out, lse, grad, grad_q, grad_k, grad_v, samples, heads, between, scale,
     TOKENS: tl.constexpr, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr, SAMPLES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One program for SAMPLES samples: grad_k and grad_v by key block; grad_q with them, or after where blocks are many."""
     head = tl.program_id(0).to(tl.int64)
     base, first = head * RANK * TOKENS * samples, head * samples * TOKENS
+    packed = base + head // heads * between
     BLOCKS: tl.constexpr = (TOKENS + ROWS - 1) // ROWS
     row = tl.arange(0, ROWS)
     channel = tl.arange(0, RANKS)[None, None, :]
     sample = (tl.program_id(1) * SAMPLES + tl.arange(0, SAMPLES))[:, None, None]
     for one in range(BLOCKS):
         theirs = one * ROWS + row
-        key = _block(k, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        value = _block(v, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        key = _block(k, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        value = _block(v, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
         to_k = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
         to_v = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
         for other in range(BLOCKS):
             token = (other * ROWS + row)[None, :, None]
-            queries = _block(q, base, sample, token, channel, samples, TOKENS, RANK)
+            queries = _block(q, packed, sample, token, channel, samples, TOKENS, RANK)
             pull = _block(grad, base, sample, token, channel, samples, TOKENS, RANK)
             level = _block(lse, first, sample, token, sample * 0, samples, TOKENS, 1)
             scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
@@ -316,13 +322,13 @@ def backward_by_matrices(
             to_k += tl.dot(_turned(slope), queries, input_precision=PRECISION)
             if BLOCKS == 1:
                 to_q = tl.dot(slope, key, input_precision=PRECISION)
-                _keep(grad_q, base, to_q, sample, token, channel, samples, TOKENS, RANK)
-        _keep(grad_k, base, to_k, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        _keep(grad_v, base, to_v, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+                _keep(grad_q, packed, to_q, sample, token, channel, samples, TOKENS, RANK)
+        _keep(grad_k, packed, to_k, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        _keep(grad_v, packed, to_v, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
     if BLOCKS > 1:
         for one in range(BLOCKS):
             token = (one * ROWS + row)[None, :, None]
-            queries = _block(q, base, sample, token, channel, samples, TOKENS, RANK)
+            queries = _block(q, packed, sample, token, channel, samples, TOKENS, RANK)
             pull = _block(grad, base, sample, token, channel, samples, TOKENS, RANK)
             made = _block(out, base, sample, token, channel, samples, TOKENS, RANK)
             level = _block(lse, first, sample, token, sample * 0, samples, TOKENS, 1)
@@ -330,10 +336,10 @@ def backward_by_matrices(
             to_q = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
             for other in range(BLOCKS):
                 theirs = other * ROWS + row
-                key = _block(k, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-                value = _block(v, base, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+                key = _block(k, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+                value = _block(v, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
                 scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
                 slope = tl.dot(pull, _turned(value), input_precision=PRECISION) - shared
                 slope = (tl.exp2(scores - level) * slope * scale).to(key.dtype)
                 to_q += tl.dot(slope, key, input_precision=PRECISION)
-            _keep(grad_q, base, to_q, sample, token, channel, samples, TOKENS, RANK)
+            _keep(grad_q, packed, to_q, sample, token, channel, samples, TOKENS, RANK)

@@ -1,6 +1,7 @@
 """The stacked MLP as a torch operator: `rankscope::stacked_mlp`, its hidden layer never in memory.
 
-Weights are float32, arrays may be bfloat16: weights are rounded on the way in, their gradients come out in float32.
+Weights are float32, arrays may be of 16 bits: weights are rounded once, for both directions, and their gradients come
+out in float32. Plain float32 products are not for the matrix units, and other kernels do them better: see `gains`.
 """
 
 import torch
@@ -13,6 +14,11 @@ UNITS = 64
 LARGEST_WIDTH = 128
 
 
+def gains(dtype: torch.dtype) -> bool:
+    """Whether the matrix units multiply such numbers; without them this kernel is slow."""
+    return dtype != torch.float32 or precision() == "tf32"
+
+
 def stacked_mlp(
     x: Float[Tensor, "member feature position"],
     w_in: Float[Tensor, "member hidden feature"],
@@ -20,18 +26,22 @@ def stacked_mlp(
     w_out: Float[Tensor, "member feature hidden"],
 ) -> Float[Tensor, "member feature position"]:
     """W_out relu(W_in x + b_in) of every member."""
-    out: Tensor = _forward(x, w_in, b_in, w_out)
+    rounded = [weight.detach().to(x.dtype).contiguous() for weight in (w_in, w_out)]
+    out: Tensor = _forward(x, w_in, b_in, w_out, *rounded)
     return out
 
 
 @torch.library.custom_op("rankscope::stacked_mlp", mutates_args=())
-def _forward(x: Tensor, w_in: Tensor, b_in: Tensor, w_out: Tensor) -> Tensor:
+def _forward(
+    x: Tensor, w_in: Tensor, b_in: Tensor, w_out: Tensor, rounded_in: Tensor, rounded_out: Tensor
+) -> Tensor:
+    """Computed with the rounded weights; the others are there to receive the gradients."""
     from rankscope.kernels import mlp_triton as kernels
 
     x = x.contiguous()
     y = torch.empty_like(x)
     blocks = -(-x.shape[2] // _rows(x))
-    kernels.forward[blocks, len(x)](x, *_rounded(x, w_in, b_in, w_out), y, **_sizes(x, w_in))
+    kernels.forward[blocks, len(x)](x, rounded_in, b_in.contiguous(), rounded_out, y, **_sizes(x, w_in))
     return y
 
 
@@ -41,19 +51,20 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from rankscope.kernels import mlp_triton as kernels
 
-    x, grad = x.contiguous(), grad.contiguous()
-    weights = _rounded(x, w_in, b_in, w_out)
+    x, grad, b_in = x.contiguous(), grad.contiguous(), b_in.contiguous()
     grad_x = torch.empty_like(x)
-    grads = [torch.empty(weight.shape, dtype=weight.dtype, device=x.device) for weight in (w_in, b_in, w_out)]
+    grads = _room_for_gradients(w_in, b_in, w_out)
     blocks, parts = -(-x.shape[2] // _rows(x)), -(-w_in.shape[1] // UNITS)
     sizes = _sizes(x, w_in)
-    kernels.backward_of_input[blocks, len(x)](x, *weights, grad, grad_x, **sizes, num_warps=8)
-    kernels.backward_of_weights[parts, len(x)](x, *weights, grad, *grads, **sizes)
-    return grad_x, *grads  # type: ignore[return-value]
+    kernels.backward_of_input[blocks, len(x)](x, w_in, b_in, w_out, grad, grad_x, **sizes, num_warps=8)
+    kernels.backward_of_weights[parts, len(x)](x, w_in, b_in, w_out, grad, *grads, **sizes)
+    return grad_x, *grads
 
 
 @_forward.register_fake
-def _(x: Tensor, w_in: Tensor, b_in: Tensor, w_out: Tensor) -> Tensor:
+def _(
+    x: Tensor, w_in: Tensor, b_in: Tensor, w_out: Tensor, rounded_in: Tensor, rounded_out: Tensor
+) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
@@ -61,23 +72,25 @@ def _(x: Tensor, w_in: Tensor, b_in: Tensor, w_out: Tensor) -> Tensor:
 def _(
     grad: Tensor, x: Tensor, w_in: Tensor, b_in: Tensor, w_out: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    like = (torch.empty(weight.shape, dtype=weight.dtype, device=x.device) for weight in (w_in, b_in, w_out))
-    return torch.empty_like(x, memory_format=torch.contiguous_format), *like  # type: ignore[return-value]
+    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+    return grad_x, *_room_for_gradients(w_in, b_in, w_out)
 
 
 def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    ctx.save_for_backward(*inputs)
+    x, _, b_in, _, rounded_in, rounded_out = inputs
+    ctx.save_for_backward(x, rounded_in, b_in, rounded_out)
 
 
 def _gradient(ctx, grad):  # type: ignore[no-untyped-def]
-    return _backward(grad, *ctx.saved_tensors)
+    return *_backward(grad, *ctx.saved_tensors), None, None
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
 
 
-def _rounded(x: Tensor, *weights: Tensor) -> list[Tensor]:
-    return [weight.to(x.dtype).contiguous() for weight in weights]
+def _room_for_gradients(w_in: Tensor, b_in: Tensor, w_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """In the numbers of the bias, which is not rounded."""
+    return b_in.new_empty(w_in.shape), b_in.new_empty(b_in.shape), b_in.new_empty(w_out.shape)
 
 
 def _rows(x: Tensor) -> int:

@@ -4,6 +4,7 @@ Features come first and positions last, so that the projections write what the k
 """
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +18,9 @@ from rankscope.models.small_attention import Way, attend, best_way, token_first
 
 if TYPE_CHECKING:
     from rankscope.models.attention import RankAttention
+
+Affine = tuple[Tensor, Tensor | None]
+"""A weight and a bias."""
 
 GAINS = ((4, 64), (8, 16))
 """Up to this rank, up to so many tokens, the fused kernel is the faster one in a layer: see docs/rank-attention.md."""
@@ -56,13 +60,13 @@ def attend_as_member(
     swap = token_first(way, layer.rank) == batch_first
     tokens = key.shape[1 if batch_first else 0]
     factor = layer.scale * math.sqrt(layer.rank)
-    projected = (
-        _project(layer.w_q, _features_first(query, swap), factor),
-        _project(layer.w_k, _features_first(key, swap)),
-        _project(layer.w_v, _features_first(value, swap)),
-    )
-    q, k, v = (array.unsqueeze(0) for array in projected)
-    context = attend(q, k, v, [layer.rank], tokens, way).squeeze(0)
+    projections = _scaled(layer.w_q, factor), _scaled(layer.w_k), _scaled(layer.w_v)
+    if query is key is value:
+        qkv = _project(*_stacked(projections), _features_first(query, swap))
+    else:
+        arrays = (_features_first(array, swap) for array in (query, key, value))
+        qkv = torch.cat([_project(*one, x) for one, x in zip(projections, arrays, strict=True)])
+    context = attend(qkv.unsqueeze(0), [layer.rank], tokens, way).squeeze(0)
     output = functional.linear(context.mT, layer.w_o.weight / layer.blocks, layer.w_o.bias)
     first, second = query.shape[:2]
     return output.view(second, first, -1).transpose(0, 1) if swap else output.view(first, second, -1)
@@ -73,14 +77,23 @@ def _features_first(tokens: Tensor, swap: bool) -> Tensor:
     return (tokens.transpose(0, 1) if swap else tokens).flatten(0, 1).mT
 
 
-def _project(projection: nn.Linear, x: Tensor, factor: float = 1.0) -> Tensor:
-    """factor · (W x + b)"""
+def _scaled(projection: nn.Linear, factor: float = 1.0) -> Affine:
+    """factor · (W, b)"""
     weight, bias = projection.weight, projection.bias
-    return (
-        factor * (weight @ x)
-        if bias is None
-        else torch.addmm(bias.unsqueeze(-1), weight, x, beta=factor, alpha=factor)
-    )
+    if factor == 1:
+        return weight, bias
+    return factor * weight, None if bias is None else factor * bias
+
+
+def _stacked(projections: Sequence[Affine]) -> Affine:
+    """The projections below each other, as one."""
+    weights, biases = zip(*projections, strict=True)
+    return torch.cat(weights), None if biases[0] is None else torch.cat(biases)
+
+
+def _project(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+    """W x + b"""
+    return weight @ x if bias is None else torch.addmm(bias.unsqueeze(-1), weight, x)
 
 
 def _number(tokens: Tensor) -> torch.dtype:

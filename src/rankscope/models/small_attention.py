@@ -45,16 +45,15 @@ def token_first(way: Way, rank: int) -> bool:
 
 
 def attend(
-    q: Float[Tensor, "member channel position"],
-    k: Float[Tensor, "member channel position"],
-    v: Float[Tensor, "member channel position"],
-    ranks: Sequence[int],
-    tokens: int,
-    way: Way,
+    qkv: Float[Tensor, "member 3*channel position"], ranks: Sequence[int], tokens: int, way: Way
 ) -> Float[Tensor, "member channel position"]:
-    """v softmax(kᵀq/√rank) in every head of every sample; member m has heads of rank `ranks[m]`."""
+    """v softmax(kᵀq/√rank) in every head of every sample; member m has heads of rank `ranks[m]`.
+
+    qkv   the channels of q, then those of k, then those of v
+    """
     if way is Way.FUSED:
-        return fused.short_attention(q, k, v, ranks, tokens)
+        return fused.short_attention(qkv, ranks, tokens)
+    q, k, v = qkv.chunk(3, dim=1)
     compute = by_products if way is Way.PRODUCTS else by_stock_kernel
     samples = q.shape[2] // tokens
     places = (tokens, samples) if token_first(way, max(ranks)) else (samples, tokens)

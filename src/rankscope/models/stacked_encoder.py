@@ -4,6 +4,9 @@ At one budget the projections of every (rank, heads) pair have the same shape, (
 different rank share every matrix product, and only attention's reshape differs from one group of rank to the next.
 
 A member's weights are what its seed says, whatever its rank and whoever stands beside it.
+
+Training holds the weights as `leaves_of` arranges them, so that a step neither slices nor concatenates them: a tensor
+a layer, and one matrix for w_q, w_k, w_v and their biases.
 """
 
 import math
@@ -18,8 +21,8 @@ from torch import Tensor
 
 from rankscope import kernels
 from rankscope.core import Config, InputError, stream
+from rankscope.kernels import mlp
 from rankscope.kernels.attention import rank_groups
-from rankscope.kernels.mlp import LARGEST_WIDTH, stacked_mlp
 from rankscope.kernels.norm import SMALLEST, residual_norm
 from rankscope.models.encoder import heads_of_budget
 from rankscope.models.small_attention import Way, attend, best_way, token_first
@@ -27,9 +30,17 @@ from rankscope.models.small_attention import Way, attend, best_way, token_first
 Weights = dict[str, Tensor]
 """(member, layer, …) for each parameter of a layer, and (member, token, …) for positions."""
 
+Leaves = dict[str, Tensor]
+"""(member, …) for each `layer.parameter`, and positions as they are.
+
+`w_qkv` of a layer is (member, 3·inner, width + ones): the bias is the weight of a feature that is always 1. Where there are
+more ones than one, the others are features that are 0, and their weights 0 for good.
+"""
 
 ONES = 8
-"""Features added for the biases: one that is 1, and zeros, since matrix units take multiples of eight."""
+"""Features added on the matrix units, which take multiples of eight."""
+
+PARTS = ("q", "k", "v")
 
 
 class Positions(Enum):
@@ -94,13 +105,18 @@ class Program:
     fused: bool
     dtype: torch.dtype
 
+    @property
+    def ones(self) -> int:
+        """Features added to a token for the sake of the biases."""
+        return ONES if self.fused else 1
+
 
 def program_for(
     models: Sequence[Encoder], tokens: int, device: torch.device | str, dtype: torch.dtype = torch.float32
 ) -> Program:
     """The fastest program that the device has for such members."""
     way = best_way([model.rank for model in models], tokens, device, dtype)
-    return Program(way, kernels.usable(device) and models[0].width <= LARGEST_WIDTH, dtype)
+    return Program(way, kernels.usable(device) and models[0].width <= mlp.LARGEST_WIDTH, dtype)
 
 
 def forward(
@@ -112,7 +128,8 @@ def forward(
     """Every token's answer: the encoder's output, its first `dim` features where positions were appended."""
     tokens = points.shape[2]
     program = program or program_for(models, tokens, points.device, points.dtype)
-    answers = encode(models, weights, arrange(models, points, program), tokens, program)
+    leaves = leaves_of(weights, program)
+    answers = encode(models, leaves, arrange(models, points, program), tokens, program)
     return _rearrange(models, answers, tokens, program)
 
 
@@ -132,17 +149,43 @@ def arrange(
     return torch.cat(parts)
 
 
+def leaves_of(weights: Weights, program: Program) -> Leaves:
+    """The weights as training holds them."""
+    names = [name for name in weights if name != "positions" and name[2:] not in PARTS]
+    leaves = {name: tensor for name, tensor in weights.items() if name == "positions"}
+    packed = _packed(weights, program.ones).unbind(1)
+    for layer, w_qkv in enumerate(packed):
+        leaves[f"{layer}.w_qkv"] = w_qkv
+    for name in names:
+        for layer, part in enumerate(weights[name].unbind(1)):
+            leaves[f"{layer}.{name}"] = part
+    return leaves
+
+
+def weights_of(leaves: Leaves) -> Weights:
+    """`leaves_of` undone."""
+    layers = list(_by_layer(leaves))
+    weights = {name: torch.stack([own[name] for own in layers], dim=1) for name in layers[0]}
+    packed = weights.pop("w_qkv")
+    width = weights["w_o"].shape[2]
+    for part, rows in zip(PARTS, packed.chunk(3, dim=2), strict=True):
+        weights[f"w_{part}"] = rows[..., :width].contiguous()
+        weights[f"b_{part}"] = rows[..., width].contiguous()
+    return weights | {name: tensor for name, tensor in leaves.items() if name == "positions"}
+
+
 def encode(
     models: Sequence[Encoder],
-    weights: Weights,
+    leaves: Leaves,
     points: Float[Tensor, "member dim position"],
     tokens: int,
     program: Program,
 ) -> Float[Tensor, "member dim position"]:
     """`forward` on arranged points: what training repeats."""
-    x = _with_positions(models, weights, points, tokens, program).to(program.dtype)
-    for own in _by_layer(weights):
-        attended = _attend(models, own, x, tokens, program)
+    x = _with_positions(models, leaves, points, tokens, program).to(program.dtype)
+    ones = _ones(x, program)
+    for own in _by_layer(leaves):
+        attended = _attend(models, own, torch.cat([x, ones], dim=1), tokens, program)
         x = _residual_norm(own["attention_norm"], x, attended, own["b_o"], program)
         x = _residual_norm(own["mlp_norm"], x, _mlp(own, x, program), own["b_out"], program)
     return x[:, : points.shape[1]]
@@ -189,11 +232,21 @@ def _one(model: Encoder, seed: int, tokens: int, dtype: torch.dtype) -> Weights:
     return weights
 
 
-def _by_layer(weights: Weights) -> Iterator[Weights]:
-    """Each layer's weights, the layer axis taken apart once: a slice a layer would cost a sum of gradients each."""
-    names = [name for name in weights if name != "positions"]
-    for parts in zip(*(weights[name].unbind(1) for name in names), strict=True):
-        yield dict(zip(names, parts, strict=True))
+def _packed(weights: Weights, ones: int) -> Float[Tensor, "member layer 3*inner width+ones"]:
+    """w_q, w_k and w_v below each other, their biases beside them, and zeros."""
+    w, b = (torch.cat([weights[f"{kind}_{part}"] for part in PARTS], dim=2) for kind in "wb")
+    bias = b.unsqueeze(-1)
+    return torch.cat([w, bias, torch.zeros_like(bias).expand(*b.shape, ones - 1)], dim=-1)
+
+
+def _by_layer(leaves: Leaves) -> Iterator[Weights]:
+    """Each layer's leaves, in order, by the names of their parameters."""
+    layers: dict[str, Weights] = {}
+    for name, tensor in leaves.items():
+        layer, _, own = name.partition(".")
+        if own:
+            layers.setdefault(layer, {})[own] = tensor
+    yield from layers.values()
 
 
 def _rearrange(
@@ -211,50 +264,38 @@ def _rearrange(
 
 
 def _with_positions(
-    models: Sequence[Encoder], weights: Weights, points: Tensor, tokens: int, program: Program
+    models: Sequence[Encoder], leaves: Leaves, points: Tensor, tokens: int, program: Program
 ) -> Tensor:
     kind = models[0].positions
     if kind is Positions.NONE:
         return points
-    places = weights["positions"].unsqueeze(1).expand(-1, points.shape[2] // tokens, -1, -1)
+    places = leaves["positions"].unsqueeze(1).expand(-1, points.shape[2] // tokens, -1, -1)
     places = arrange(models, places, program)
     return points + places if kind is Positions.ADDITIVE else torch.cat([points, places], dim=1)
 
 
+def _ones(x: Tensor, program: Program) -> Tensor:
+    """The features that are added to every token: a 1, and zeros."""
+    ones = x.new_zeros(x.shape[0], program.ones, x.shape[2])
+    ones[:, 0] = 1
+    return ones
+
+
 def _attend(models: Sequence[Encoder], own: Weights, x: Tensor, tokens: int, program: Program) -> Tensor:
-    """(1/budget) Σ over all heads, without the output's bias."""
-    ranks = [model.rank for model in models]
-    if program.fused:
-        given = _with_one(x)
-        q, k, v = (torch.bmm(_with_bias(own, part, x.dtype), given) for part in "qkv")
-    else:
-        w, b = (torch.cat([own[f"{kind}_{part}"] for part in "qkv"], dim=1) for kind in "wb")
-        q, k, v = _linear(w, b, x).chunk(3, dim=1)
-    context = attend(q, k, v, ranks, tokens, program.way)
-    return torch.bmm((own["w_o"] / models[0].budget).to(x.dtype), context)
-
-
-def _with_one(x: Tensor) -> Tensor:
-    """x with a feature that is always 1, whose weight is the bias; zeros up to what the matrix units divide by."""
-    one = x.new_zeros(x.shape[0], ONES, x.shape[2])
-    one[:, 0] = 1
-    return torch.cat([x, one], dim=1)
-
-
-def _with_bias(own: Weights, part: str, dtype: torch.dtype) -> Tensor:
-    weight, bias = own[f"w_{part}"], own[f"b_{part}"].unsqueeze(-1)
-    return torch.cat([weight, bias, torch.zeros_like(bias).expand(-1, -1, ONES - 1)], dim=2).to(dtype)
+    """(1/budget) Σ over all heads, without the output's bias; x has its ones."""
+    qkv = torch.bmm(own["w_qkv"].to(x.dtype), x)
+    context = attend(qkv, [model.rank for model in models], tokens, program.way)
+    budget = models[0].budget
+    w_o = own["w_o"] if budget == 1 else own["w_o"] / budget
+    return torch.bmm(w_o.to(x.dtype), context)
 
 
 def _mlp(own: Weights, x: Tensor, program: Program) -> Tensor:
     """W_out relu(W_in x + b_in), without the output's bias."""
-    if program.fused:
-        return stacked_mlp(x, own["w_in"], own["b_in"], own["w_out"])
-    return torch.bmm(own["w_out"], torch.relu(_linear(own["w_in"], own["b_in"], x)))
-
-
-def _linear(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
-    return torch.baddbmm(bias.unsqueeze(-1), weight, x)
+    if program.fused and mlp.gains(x.dtype):
+        return mlp.stacked_mlp(x, own["w_in"], own["b_in"], own["w_out"])
+    hidden = torch.relu(torch.baddbmm(own["b_in"].unsqueeze(-1), own["w_in"], x))
+    return torch.bmm(own["w_out"], hidden)
 
 
 def _residual_norm(scale: Tensor, x: Tensor, branch: Tensor, bias: Tensor, program: Program) -> Tensor:

@@ -61,10 +61,11 @@ def fresh_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[
     total = torch.zeros(len(cells), device=device)
     stack, tokens = models(cells), tasks(cells)[0].tokens
     program = stacked_encoder.program_for(stack, tokens, device)
+    leaves = stacked_encoder.leaves_of(weights, program)
     for place in range(TEST_BATCHES):
         pair = batch(cells, recipe(cells[0]).batch, "neighbors test", place, device=device)
         points, answers = arranged(cells, pair, program)
-        total += squared_error(stacked_encoder.encode(stack, weights, points, tokens, program), answers)
+        total += squared_error(stacked_encoder.encode(stack, leaves, points, tokens, program), answers)
     return total / TEST_BATCHES
 
 

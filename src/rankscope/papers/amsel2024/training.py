@@ -20,7 +20,7 @@ from rankscope.kernels.normals import normals
 from rankscope.lab import Cell
 from rankscope.models import stacked_encoder
 from rankscope.models.small_attention import token_first
-from rankscope.models.stacked_encoder import Encoder, Program, Weights
+from rankscope.models.stacked_encoder import Encoder, Leaves, Program, Weights
 from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.checkpoint import Checkpoint
@@ -102,18 +102,18 @@ def train_group(
     program = stacked_encoder.program_for(stack, tokens, device, train.precision.dtype)
     error_of = fused_squared_error if kernels.usable(device) else squared_error
 
-    def losses(weights: Weights, pair: Arranged) -> Tensor:
-        return error_of(stacked_encoder.encode(stack, weights, pair[0], tokens, program), pair[1])
+    def losses(leaves: Leaves, pair: Arranged) -> Tensor:
+        return error_of(stacked_encoder.encode(stack, leaves, pair[0], tokens, program), pair[1])
 
     def batch_at(step: int) -> Arranged:
         return arranged(cells, batch(cells, train.batch, "neighbors", step, device=device), program)
 
-    fit: Callable[..., tuple[Weights, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
+    fit: Callable[..., tuple[Leaves, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
     if kernels.usable(device):
         fit = partial(adamw_graphed, batch_at=_drawn_there(cells, train.batch, program, device))
     with train.precision.in_use():
-        return fit(
-            start_of(cells, device),
+        leaves, history = fit(
+            stacked_encoder.leaves_of(start_of(cells, device), program),
             losses_of=losses,
             settings=settings,
             steps=steps,
@@ -121,6 +121,7 @@ def train_group(
             checkpoint=checkpoint,
             tick=tick,
         )
+    return stacked_encoder.weights_of(leaves), history
 
 
 def squared_error(
