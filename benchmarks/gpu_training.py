@@ -2,7 +2,8 @@
 
 (a) is what off-the-shelf code does: a loop over `budget` nn.MultiheadAttention modules, averaged, in PyTorch's encoder
 layer with the one-scalar norm; AdamW; eager float32; one model at a time. (b) is this project's stack of members of one
-rank, the whole step one graph, in bfloat16 unless asked otherwise. Both train on fresh batches drawn on the device.
+rank, the whole step one graph, in bfloat16 unless asked otherwise. Both train on fresh batches drawn on the device. They take
+turns, --repeats times; rates are medians, and the least and greatest ratio of a turn stand beside the median one.
 
 The roofline of a cell is the larger of two times. FLOPs: the products that any implementation must do, three times the
 forward's, over the rate of an 8192 × 8192 × 8192 bfloat16 product measured here. Bytes: weights and both moments read
@@ -82,10 +83,9 @@ def stock_step(cell: Cell) -> Callable[[], None]:
     return step
 
 
-def stock_rate(cell: Cell, seconds: float) -> tuple[float, float]:
+def stock_rate(step: Callable[[], None], seconds: float) -> tuple[float, float]:
     """Steps a second of one model, and its peak memory in GiB."""
     torch.cuda.reset_peak_memory_stats()
-    step = stock_step(cell)
     step()
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -100,13 +100,14 @@ def stock_rate(cell: Cell, seconds: float) -> tuple[float, float]:
 
 
 def our_rate(cells: Sequence[Cell], seconds: float) -> tuple[float, float]:
-    """Model-steps a second of a stack, its graph captured and warm, and its peak memory in GiB."""
+    """Model-steps a second of a stack, its graph captured and warm, and its peak memory in GiB, the stock model's aside."""
     torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_allocated()
     per_step = seconds_per_step(cells, "cuda", steps=WARM_UP)
     steps = max(WARM_UP, min(2000, int(seconds / per_step)))
     if steps > WARM_UP:
         per_step = seconds_per_step(cells, "cuda", steps=steps)
-    return len(cells) / per_step, torch.cuda.max_memory_allocated() / 2**30
+    return len(cells) / per_step, (torch.cuda.max_memory_allocated() - held) / 2**30
 
 
 def least(cell: Cell) -> dict[str, float]:
@@ -149,14 +150,18 @@ def stack(cell: Cell, precision: Precision) -> list[Cell]:
 def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) -> dict[str, Any]:
     model, floor = models([cell])[0], least(cell)
     best = max(floor["flops"] / rates["flops_per_s"], floor["bytes"] / rates["bytes_per_s"])
-    stock, stock_memory = stock_rate(cell, options.seconds)
-    torch.cuda.empty_cache()
-    members = stack(cell, Precision(options.precision))
-    ours, memory = our_rate(members, options.seconds)
-    torch.cuda.empty_cache()
+    members, step = stack(cell, Precision(options.precision)), stock_step(cell)
+    turns = []
+    for _ in range(options.repeats):
+        turns.append((stock_rate(step, options.seconds), our_rate(members, options.seconds)))
+        torch.cuda.empty_cache()
+    stock, ours = (statistics.median(turn[who][0] for turn in turns) for who in (0, 1))
+    stock_memory, memory = (max(turn[who][1] for turn in turns) for who in (0, 1))
+    ratios = [turn[1][0] / turn[0][0] for turn in turns]
     return {
         "layers": model.layers, "budget": model.budget, "rank": model.rank, "heads": model.heads,
-        "members": len(members), "stock_per_s": stock, "ours_per_s": ours, "ratio": ours / stock,
+        "members": len(members), "stock_per_s": stock, "ours_per_s": ours, "ratio": statistics.median(ratios),
+        "least_ratio": min(ratios), "greatest_ratio": max(ratios),
         "roofline_share": ours * best, "bound": "flops" if best == floor["flops"] / rates["flops_per_s"] else "bytes",
         "tflops": ours * floor["flops"] / 1e12, "exponentials_per_s": 2 * ours * floor["exponentials"],
         "gib": memory, "stock_gib": stock_memory, **floor,
@@ -219,6 +224,7 @@ def versions() -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=0.3, help="length of each timed run")
+    parser.add_argument("--repeats", type=int, default=3, help="turns that both take")
     parser.add_argument("--precision", default="bfloat16", choices=[one.value for one in Precision])
     parser.add_argument("--precision-study", type=int, default=0, metavar="STEPS")
     parser.add_argument("--precisions", nargs="+", default=[one.value for one in Precision], metavar="NAME")
@@ -238,7 +244,8 @@ def main() -> None:
     for row in grid(rates, options):
         result["cells"].append(row)
         print("layers {layers} budget {budget:2d} rank {rank:2d}: stock {stock_per_s:7.1f}/s, ours {ours_per_s:8.0f}/s, "
-              "{ratio:5.0f} times, {roofline_share:.0%} of the roofline, {gib:.1f} GiB".format(**row), flush=True)  # fmt: skip
+              "{ratio:5.0f} ({least_ratio:.0f} … {greatest_ratio:.0f}) times, {roofline_share:.0%} of the roofline, "
+              "{gib:.1f} GiB".format(**row), flush=True)  # fmt: skip
         result["least_ratio"] = min(row["ratio"] for row in result["cells"])
         result["mean_roofline_share"] = statistics.mean(row["roofline_share"] for row in result["cells"])
         Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
