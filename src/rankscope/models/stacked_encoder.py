@@ -294,8 +294,8 @@ def _mlp(own: Weights, x: Tensor, program: Program) -> Tensor:
     """W_out relu(W_in x + b_in), without the output's bias."""
     if program.fused and mlp.gains(x.dtype):
         return mlp.stacked_mlp(x, own["w_in"], own["b_in"], own["w_out"])
-    hidden = torch.relu(torch.baddbmm(own["b_in"].unsqueeze(-1), own["w_in"], x))
-    return torch.bmm(own["w_out"], hidden)
+    w_in, b_in, w_out = (own[name].to(x.dtype) for name in ("w_in", "b_in", "w_out"))
+    return torch.bmm(w_out, torch.relu(torch.baddbmm(b_in.unsqueeze(-1), w_in, x)))
 
 
 def _residual_norm(scale: Tensor, x: Tensor, branch: Tensor, bias: Tensor, program: Program) -> Tensor:
@@ -303,7 +303,8 @@ def _residual_norm(scale: Tensor, x: Tensor, branch: Tensor, bias: Tensor, progr
     if program.fused:
         return residual_norm(x, branch, bias, scale)
     z = x + branch + bias.unsqueeze(-1)
-    return scale.view(-1, 1, 1) * z * z.square().sum(1, keepdim=True).clamp_min(SMALLEST).rsqrt()
+    y = scale.view(-1, 1, 1) * z * z.square().sum(1, keepdim=True).clamp_min(SMALLEST).rsqrt()
+    return y.to(x.dtype)
 
 
 def check_stack(models: Sequence[Encoder]) -> None:
