@@ -182,7 +182,7 @@ def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             errors = [record["error"] for record in records(group, *train_group(group, "cuda"), "cuda")]
             yield {"layers": layers, "budget": budget, "rank": models(cells)[0].rank, "precision": precision,
                    "steps": train.steps, "errors": errors, "mean": statistics.mean(errors),
-                   "spread": statistics.stdev(errors), "seconds": time.perf_counter() - start}  # fmt: skip
+                   "spread": statistics.stdev(errors), "seconds": time.perf_counter() - start, **versions()}  # fmt: skip
 
 
 def add_to_study(found: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ def add_to_study(found: dict[str, Any]) -> None:
     trainings = sorted(
         [*others, found], key=lambda one: (*(one[name] for name in names[:-1]), order.index(one["precision"]))
     )
-    path.write_text(json.dumps({**versions(), "trainings": trainings}, indent=1) + "\n")
+    path.write_text(json.dumps({"trainings": trainings}, indent=1) + "\n")
 
 
 def study_cell(text: str) -> tuple[int, int]:

@@ -49,6 +49,19 @@ def test_by_products_it_is_the_same_function(batch_first, shape, options, itself
         torch.testing.assert_close(ours, stock, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("without", ["w_q", "w_k", "w_v"])
+def test_one_projection_may_have_no_bias(without):
+    layer = RankAttention(8, heads=4, rank=2, way=Way.PRODUCTS, dtype=torch.float64)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=stream(0, name)))
+    getattr(layer, without).bias = None
+    x = torch.randn(3, 5, 8, generator=stream(1, "tokens"), dtype=torch.float64)
+    found = layer(x, x, x, need_weights=False)[0]
+    layer.way = Way.STOCK
+    torch.testing.assert_close(found, layer(x, x, x, need_weights=False)[0])
+
+
 @pytest.mark.gpu
 @on_gpu
 @pytest.mark.parametrize(("batch_first", "shape"), SHAPES)

@@ -74,35 +74,6 @@ def test_a_scaled_loss_trains_the_same(clip):
         torch.testing.assert_close(scaled[name], tensor, rtol=1e-4, atol=1e-6)
 
 
-def test_a_gradient_that_overflows_costs_a_member_one_step_and_no_more():
-    """Member 1's loss has an infinite gradient at step 3; the others do not notice."""
-
-    class Overflow(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, losses):
-            return losses.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return torch.where(torch.arange(len(grad)) == 1, grad * torch.inf, grad)
-
-    def sometimes(weights, step_and_batch):
-        step, batch = step_and_batch
-        losses = losses_of(weights, batch)
-        return Overflow.apply(losses) if step == 3 else losses
-
-    def numbered(step):
-        return step, batch_at(step)
-
-    plain, _ = adamw(start(), batch_at, losses_of, SETTINGS, loss_scale=2.0**12)
-    found, losses = adamw(start(), numbered, sometimes, SETTINGS, loss_scale=2.0**12)
-    assert losses.isfinite().all()
-    for name, tensor in plain.items():
-        others = torch.arange(len(tensor)) != 1
-        torch.testing.assert_close(found[name][others], tensor[others])
-        assert not torch.equal(found[name][1], tensor[1])
-
-
 def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
     whole, losses = adamw(start(), batch_at, losses_of, SETTINGS)
     path = tmp_path / "group.pt"

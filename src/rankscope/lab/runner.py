@@ -110,7 +110,7 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: f
     with crew(workers, [partial(_probe, shape, device) for shape in shapes]) as probes:
         for number, shape in enumerate(shapes):
             within = "" if memory is None else f" within {memory:g} GiB"
-            name = f"group size: {device}{within} {workers} {shape.key!r}"
+            name = f"group size: {device}{within} {workers} of {len(shape.members)} {shape.key!r}"
             known = store.note(name)
             if known is None:
                 known = store.settle(name, _group_size(shape, number, probes, device, workers))

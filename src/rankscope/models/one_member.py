@@ -61,7 +61,8 @@ def attend_as_member(
     tokens = key.shape[1 if batch_first else 0]
     factor = layer.scale * math.sqrt(layer.rank)
     projections = _scaled(layer.w_q, factor), _scaled(layer.w_k), _scaled(layer.w_v)
-    if query is key is value:
+    alike = len({bias is None for _, bias in projections}) == 1
+    if query is key is value and alike:
         qkv = _project(*_stacked(projections), _features_first(query, swap))
     else:
         arrays = (_features_first(array, swap) for array in (query, key, value))

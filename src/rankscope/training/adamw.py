@@ -65,8 +65,6 @@ def adamw(
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
         torch.autograd.backward(losses.sum() * loss_scale)
-        if loss_scale != 1.0:
-            leave_out_overflow(leaves)
         if settings.clip is not None:
             clip_members(leaves, settings.clip * loss_scale)
         optimizer.step()
@@ -90,13 +88,6 @@ def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:
         # the attributes that torch's own gradient scaler sets
         optimizer.grad_scale = torch.tensor(scale, device=device)  # type: ignore[attr-defined]
         optimizer.found_inf = torch.zeros((), device=device)  # type: ignore[attr-defined]
-
-
-def leave_out_overflow(weights: Weights) -> None:
-    """What overflowed on its way counts as no gradient: one bad step must not cost a member its training."""
-    for tensor in weights.values():
-        if tensor.grad is not None:
-            tensor.grad.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def clip_members(weights: Weights, largest: float) -> None:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankscope.training.adamw import AdamW, Weights, clip_members, divide_gradients, leave_out_overflow
+from rankscope.training.adamw import AdamW, Weights, clip_members, divide_gradients
 from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.schedule import warmup_cosine
 
@@ -49,8 +49,6 @@ def adamw_graphed(
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
         torch.autograd.backward(losses.sum() * loss_scale)
-        if loss_scale != 1.0:
-            leave_out_overflow(leaves)
         if settings.clip is not None:
             clip_members(leaves, settings.clip * loss_scale)
         rate.copy_(rates.index_select(0, step)[0])

@@ -10,8 +10,8 @@ import torch
 class Precision(Enum):
     """Plain float32; float32 arrays with products in TF32; or arrays and products of 16 bits, sums in float32.
 
-    Numbers have 23, 10, 7 and 10 bits after the leading one. float16 has few exponents: its loss is scaled, and
-    gradients that overflow all the same are left out of their step.
+    Numbers have 23, 10, 7 and 10 bits after the leading one. float16 has few exponents: its loss is scaled,
+    and a member whose gradients overflow all the same is lost, as its losses then say.
     """
 
     FLOAT32 = "float32"

@@ -50,7 +50,7 @@ NAME = "amsel2024"
 class Sizes:
     """What a scale runs. `long_steps` is for positions, N and d, which the authors trained twice as long.
 
-    `precision` is that of a GPU's arrays, and `coarse` that of figure 1's one-layer encoders below the largest
+    `precision` is that of the arrays, and `coarse` that of figure 1's one-layer encoders below the largest
     budget, whose errors stay above .015; docs/paper-scale.md says what was compared.
     """
 
