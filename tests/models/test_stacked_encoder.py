@@ -157,11 +157,11 @@ def test_a_rank_that_does_not_divide_dim_is_refused():
         Encoder(dim=6, rank=4, budget=1, layers=1, hidden=4)
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # what some CPUs say to 16 bits
 def test_without_fused_kernels_numbers_of_16_bits_stay_so():
     weights = {name: tensor.float() for name, tensor in drawn(STACK, SEEDS).items()}
     exact = stacked_encoder.forward(STACK, weights, points(4).float())
     program = stacked_encoder.Program(Way.STOCK, fused=False, dtype=torch.bfloat16)
-    found = stacked_encoder.forward(STACK, weights, points(4).float(), program)
+    with torch.backends.mkldnn.flags(enabled=False):  # whose bfloat16 products crash on some CPUs
+        found = stacked_encoder.forward(STACK, weights, points(4).float(), program)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.float(), exact, rtol=0, atol=0.05)

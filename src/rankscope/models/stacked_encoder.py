@@ -108,7 +108,7 @@ class Program:
     @property
     def ones(self) -> int:
         """Features added to a token for the sake of the biases."""
-        return ONES if self.fused else 1
+        return ONES if self.fused or self.dtype.itemsize == 2 else 1
 
 
 def program_for(
