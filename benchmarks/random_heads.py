@@ -19,7 +19,7 @@ import torch
 
 import rankscope
 from rankscope.core import stream
-from rankscope.papers.amsel2024.theory import agreement_kernel
+from rankscope.kernels import usable
 from rankscope.papers.amsel2024.theory.agreement_product import agreement_product
 from rankscope.papers.amsel2024.theory.head_draws import Heads, independent_heads
 from rankscope.papers.amsel2024.theory.prediction import (
@@ -89,11 +89,11 @@ def product_seconds(drawn: Heads, weights: torch.Tensor, device: str) -> dict[st
 
 def machine(device: str) -> dict[str, Any]:
     """Where this ran."""
-    triton = __import__("triton").__version__ if agreement_kernel.AVAILABLE else None
+    triton = __import__("triton").__version__ if usable(device) else None
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "threads": torch.get_num_threads(),
-        "fused": agreement_kernel.AVAILABLE and device == "cuda",
+        "fused": usable(device),
         "versions": {
             "rankscope": rankscope.__version__,
             "python": platform.python_version(),

@@ -10,6 +10,8 @@ import sys
 import torch
 from torch.nn import functional
 
+from rankscope.kernels.angles import _product as angles_op
+from rankscope.kernels.angles import angle_product
 from rankscope.kernels.attention import _forward as attention_op
 from rankscope.kernels.attention import short_attention, token_first
 from rankscope.kernels.error import _forward as error_op
@@ -114,6 +116,15 @@ def error_errors(members, dim, positions, dtype, device):
     )
 
 
+def angle_errors(heads, dim, device):
+    """Of the product by the matrix of angles, relative to its size; a vector's angle to itself is steep."""
+    q, k = functional.normalize(torch.randn(2, heads, dim, device=device), dim=-1)
+    vector = torch.randn(heads, device=device)
+    exact = [(x.double() @ x.double().T).fill_diagonal_(1).clamp(-1, 1).asin() for x in (q, k)]
+    wanted = (exact[0] * exact[1]) @ vector.double()
+    return [float((angle_product(q, k, vector) - wanted).norm() / wanted.norm())]
+
+
 def encoder_errors(device):
     """A whole encoder, every operator fused, against the same encoder by plain products: its output and all gradients."""
     models = [
@@ -150,6 +161,10 @@ def check_operators(device):
     torch.library.opcheck(attention_op, (leaf(2, 3 * 4, 6), [1, 2], 3))
     w_in, w_out = leaf(2, 5, 4), leaf(2, 4, 5)
     torch.library.opcheck(mlp_op, (leaf(2, 4, 6), w_in, leaf(2, 5), w_out, w_in.detach(), w_out.detach()))
+    if device == "cuda":  # the interpreter has no loop of a length that is not known before
+        torch.library.opcheck(
+            angles_op, (*torch.randn(2, 9, 3, device=device), torch.randn(9, device=device))
+        )
     torch.library.opcheck(norm_op, (leaf(2, 4, 6), leaf(2, 4, 6), leaf(2, 4), leaf(2)))
     torch.library.opcheck(error_op, (leaf(2, 4, 6), torch.randn(2, 4, 6, device=device)))
 

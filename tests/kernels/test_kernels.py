@@ -90,6 +90,13 @@ def test_the_other_operators_on_the_gpu(dtype):
 
 @pytest.mark.gpu
 @on_gpu
+@pytest.mark.parametrize(("heads", "dim"), [(20, 3), (530, 8), (1_100, 16)])
+def test_products_by_angles_on_the_gpu(heads, dim):
+    assert max(accuracy.angle_errors(heads, dim, "cuda")) < 1e-6
+
+
+@pytest.mark.gpu
+@on_gpu
 def test_operators_pass_torchs_checks_and_compile():
     accuracy.check_operators("cuda")
     qkv = torch.randn(2, 3 * 8, 48, device="cuda")

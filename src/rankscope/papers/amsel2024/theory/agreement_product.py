@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.kernels import angles as angles_kernel
 from rankscope.kernels import usable
 
 TILE = {"cpu": 512, "cuda": 8_192}
@@ -25,9 +26,7 @@ def agreement_product(
     """C v in float64, in memory heads · dim + tile²; one fused kernel for float32 on a GPU."""
     vector = vector.to(torch.float64)
     if usable(q.device) and q.dtype == torch.float32 and tile is None:
-        from rankscope.papers.amsel2024.theory import agreement_kernel
-
-        angles = agreement_kernel.fused_angle_product(q, k, vector)
+        angles = angles_kernel.angle_product(q, k, vector)
     else:
         angles = angle_product(q, k, vector, tile or TILE[q.device.type])
     return angles * (2 / math.pi**2) + 0.5 * vector.sum()
