@@ -246,7 +246,7 @@ def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Si
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         injected = peft.get_peft_model(model, settings, low_cpu_mem_usage=True)
-    state = peft.get_peft_model_state_dict(injected, save_embedding_layers=False)
+        state = peft.get_peft_model_state_dict(injected, save_embedding_layers=False)
     homes = {}
     for path, module in injected.named_modules():
         if type(module).__name__ == "ParamWrapper":
