@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from rankscope.kernels import usable
+from rankscope.kernels.mlp import gains
 from tests.kernels import accuracy
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,15 @@ def test_interpreted_kernels_agree_with_float64(interpreted, name):
 def test_interpreted_kernels_in_float16(interpreted, name):
     found = torch.tensor([error for case in interpreted[f"{name} in float16"] for error in case])
     assert 1e-5 < float(found.max()) < PRECISE[torch.float16]
+
+
+def test_plain_float32_is_left_to_other_products(request):
+    before = torch.get_float32_matmul_precision()
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision(before))
+    torch.set_float32_matmul_precision("highest")
+    assert [gains(dtype) for dtype in (torch.float32, torch.bfloat16, torch.float16)] == [False, True, True]
+    torch.set_float32_matmul_precision("high")
+    assert gains(torch.float32)
 
 
 def test_nan_stays_in_its_sample(interpreted):

@@ -1,0 +1,68 @@
+"""Which start and learning rate make deep encoders of low rank good? The trials behind EXPERIMENTS.md of amsel2024.
+
+    python benchmarks/deep_low_rank.py --steps 4000 --layers 3 --rates 0.01 0.03 --start "towards answer"
+
+prints the error of every seed at every rank. The defaults are a size for one core; --device cuda with --dim 64 --tokens 16
+--hidden 2048 --batch 256 is the paper's.
+"""
+
+import argparse
+import time
+
+import torch
+
+from rankscope.lab import Cell
+from rankscope.models.stacked_encoder import Encoder
+from rankscope.papers.amsel2024.measurement import records
+from rankscope.papers.amsel2024.training import OUR_RECIPE, Recipe, Start, train_group
+from rankscope.tasks.neighbors import Neighbors, Target
+from rankscope.training.precision import Precision
+
+
+def cells(options: argparse.Namespace, train: Recipe) -> list[Cell]:
+    """Every rank with every seed, budget 1."""
+    task = Neighbors(dim=options.dim, tokens=options.tokens, target=Target.FARTHEST)
+    model = Encoder(dim=options.dim, rank=1, budget=1, layers=options.layers, hidden=options.hidden)
+    return [
+        Cell("deep low rank", task, model.replace(rank=rank), train, seed=seed, point=(("rank", rank),))
+        for rank in options.ranks
+        for seed in range(options.seeds)
+    ]
+
+
+def errors(group: list[Cell], device: str) -> dict[int, list[float]]:
+    """By rank, the error of every seed on fresh samples."""
+    found: dict[int, list[float]] = {}
+    for record in records(group, *train_group(group, device), device):
+        found.setdefault(int(record["rank"]), []).append(round(float(record["error"]), 4))
+    return found
+
+
+def main() -> None:
+    """One training of all ranks and seeds for each learning rate."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    for name, value in {
+        "dim": 16, "tokens": 8, "hidden": 128, "batch": 128, "layers": 3, "seeds": 3, "steps": 4000,
+    }.items():  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.01], help="times 1/√layers")
+    parser.add_argument("--warmup", type=float, default=OUR_RECIPE.warmup)
+    parser.add_argument("--start", choices=[one.value for one in Start], default=OUR_RECIPE.start.value)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    if options.device == "cpu":
+        torch.set_num_threads(1)
+    precision = Precision.FLOAT32 if options.device == "cpu" else Precision.FLOAT16
+    for rate in options.rates:
+        train = OUR_RECIPE.replace(
+            steps=options.steps, batch=options.batch, learning_rate=rate, warmup=options.warmup,
+            start=Start(options.start), precision=precision,
+        )  # fmt: skip
+        start = time.perf_counter()
+        found = errors(cells(options, train), options.device)
+        print(f"learning rate {rate:g}: {found}, {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
