@@ -35,6 +35,8 @@ def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, fi
     assert len(claims) == len(links) > 20, "every claim leads to a chart"
     for chart in browser.find_elements("css selector", ".figure"):
         assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
+        named = [link.text for link in chart.find_elements("css selector", "a[href^='#claim-']")]
+        assert len(set(named)) == len(named), "a verdict says of which claim it is"
     links[0].click()
     assert browser.current_url.endswith("#figure-li2024-1")
     figure = browser.find_element("id", "figure-li2024-1")

@@ -247,7 +247,7 @@ def _verdicts(paper: str, judgements: Iterable[Judgement], *, wide: bool) -> Tab
         table.add_column("paper")
     for judgement in judgements:
         row = [
-            judgement.claim.id.partition(".")[2],
+            judgement.claim.name,
             f"[{COLOURS[judgement.verdict]}]{judgement.verdict}[/]",
             _measured(judgement.decisive),
             escape(str(judgement.decisive.bound)),

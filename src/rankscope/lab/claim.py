@@ -122,6 +122,11 @@ class Claim:
     checks: Checks
     replicas: str = "seeds"
 
+    @property
+    def name(self) -> str:
+        """The id within its paper, which no other claim of it has."""
+        return self.id.partition(".")[2]
+
 
 def paper_claim(
     paper: str, name: str, source: str, statement: str, paper_value: str, experiment: str, figure: str, checks: Checks,
