@@ -64,7 +64,7 @@ def adamw(
             group["lr"] = settings.learning_rate * warmup_cosine(step, settings.steps, settings.warmup)
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
-        torch.autograd.backward(losses.sum() * loss_scale)
+        torch.autograd.backward(losses, torch.full_like(losses, loss_scale))
         if settings.clip is not None:
             clip_members(leaves, settings.clip * loss_scale)
         optimizer.step()

@@ -48,7 +48,7 @@ def adamw_graphed(
     def advance() -> None:
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
-        torch.autograd.backward(losses.sum() * loss_scale)
+        torch.autograd.backward(losses, torch.full_like(losses, loss_scale))
         if settings.clip is not None:
             clip_members(leaves, settings.clip * loss_scale)
         rate.copy_(rates.index_select(0, step)[0])
