@@ -3,7 +3,9 @@
     python benchmarks/deep_low_rank.py --steps 4000 --layers 3 --rates 0.01 0.03 --start "towards answer"
 
 prints the error of every seed at every rank. The defaults are a size for one core; --device cuda with --dim 64 --tokens 16
---hidden 2048 --batch 256 is the paper's.
+--hidden 2048 --batch 256 is the paper's, and there the authors' recipe, cut at 15,000 of its 100,000 steps, is
+
+    --steps 100000 --stop 15000 --start pytorch --warmup 0.05 --depth-power 0 --rates 0.01
 """
 
 import argparse
@@ -12,7 +14,7 @@ import time
 import torch
 
 from rankscope.lab import Cell
-from rankscope.models.stacked_encoder import Encoder
+from rankscope.models.stacked_encoder import Encoder, Positions
 from rankscope.papers.amsel2024.measurement import records
 from rankscope.papers.amsel2024.training import OUR_RECIPE, Recipe, Start, train_group
 from rankscope.tasks.neighbors import Neighbors, Target
@@ -20,9 +22,12 @@ from rankscope.training.precision import Precision
 
 
 def cells(options: argparse.Namespace, train: Recipe) -> list[Cell]:
-    """Every rank with every seed, budget 1."""
+    """Every rank with every seed."""
     task = Neighbors(dim=options.dim, tokens=options.tokens, target=Target.FARTHEST)
-    model = Encoder(dim=options.dim, rank=1, budget=1, layers=options.layers, hidden=options.hidden)
+    model = Encoder(
+        dim=options.dim, rank=1, budget=options.budget, layers=options.layers, hidden=options.hidden,
+        positions=Positions(options.positions),
+    )  # fmt: skip
     return [
         Cell("deep low rank", task, model.replace(rank=rank), train, seed=seed, point=(("rank", rank),))
         for rank in options.ranks
@@ -30,10 +35,10 @@ def cells(options: argparse.Namespace, train: Recipe) -> list[Cell]:
     ]
 
 
-def errors(group: list[Cell], device: str) -> dict[int, list[float]]:
-    """By rank, the error of every seed on fresh samples."""
+def errors(group: list[Cell], device: str, stop: int | None) -> dict[int, list[float]]:
+    """By rank, the error of every seed on fresh samples, after `stop` steps or all."""
     found: dict[int, list[float]] = {}
-    for record in records(group, *train_group(group, device), device):
+    for record in records(group, *train_group(group, device, steps=stop), device):
         found.setdefault(int(record["rank"]), []).append(round(float(record["error"]), 4))
     return found
 
@@ -42,11 +47,14 @@ def main() -> None:
     """One training of all ranks and seeds for each learning rate."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     for name, value in {
-        "dim": 16, "tokens": 8, "hidden": 128, "batch": 128, "layers": 3, "seeds": 3, "steps": 4000,
+        "dim": 16, "tokens": 8, "hidden": 128, "batch": 128, "layers": 3, "budget": 1, "seeds": 3, "steps": 4000,
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8])
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.01], help="times 1/√layers")
+    parser.add_argument("--stop", type=int, help="steps after which to stop, the schedule unchanged")
+    parser.add_argument("--positions", choices=[one.value for one in Positions], default=Positions.NONE.value)
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.01], help="times layers^(−depth power)")
+    parser.add_argument("--depth-power", type=float, default=OUR_RECIPE.depth_power)
     parser.add_argument("--warmup", type=float, default=OUR_RECIPE.warmup)
     parser.add_argument("--start", choices=[one.value for one in Start], default=OUR_RECIPE.start.value)
     parser.add_argument("--device", default="cpu")
@@ -57,10 +65,10 @@ def main() -> None:
     for rate in options.rates:
         train = OUR_RECIPE.replace(
             steps=options.steps, batch=options.batch, learning_rate=rate, warmup=options.warmup,
-            start=Start(options.start), precision=precision,
+            depth_power=options.depth_power, start=Start(options.start), precision=precision,
         )  # fmt: skip
         start = time.perf_counter()
-        found = errors(cells(options, train), options.device)
+        found = errors(cells(options, train), options.device, options.stop)
         print(f"learning rate {rate:g}: {found}, {time.perf_counter() - start:.0f} s", flush=True)
 
 

@@ -6,9 +6,10 @@ rank, the whole step one graph, in bfloat16 unless asked otherwise. Both train o
 turns, --repeats times; rates are medians, and the least and greatest ratio of a turn stand beside the median one.
 
 The roofline of a cell is the larger of two times. FLOPs: the products that any implementation must do, three times the
-forward's, over the rate of an 8192 × 8192 × 8192 bfloat16 product measured here. Bytes: weights and both moments read
-and written once a step, 24 bytes a parameter, over the rate of a large copy measured here; activations could be kept on
-the chip. The exponentials of the softmax are counted beside it: with rank 1 they outnumber everything else.
+forward's less the gradient of the points themselves, over the rate of an 8192 × 8192 × 8192 bfloat16 product measured
+here. Bytes: weights and both moments read and written once a step, 24 bytes a parameter, over the rate of a large copy
+measured here; activations could be kept on the chip. The exponentials of the softmax are counted beside it: with rank 1
+they outnumber everything else.
 
     python benchmarks/gpu_training.py            # needs a CUDA device; writes gpu_training.json
 
@@ -32,6 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.lab import Cell, Scale
+from rankscope.lab.provenance import commit
 from rankscope.papers.amsel2024.experiments import experiments
 from rankscope.papers.amsel2024.measurement import records
 from rankscope.papers.amsel2024.training import models, recipe, seconds_per_step, tasks, train_group
@@ -121,7 +123,7 @@ def least(cell: Cell) -> dict[str, float]:
         4 * inner * model.dim + 3 * inner + 2 * model.hidden * model.dim + model.hidden + 2 * model.dim + 2
     )
     return {
-        "flops": 3.0 * model.layers * (projections + attention + mlp),
+        "flops": 3.0 * model.layers * (projections + attention + mlp) - 3 * 2 * positions * model.dim * inner,
         "bytes": 24.0 * model.layers * parameters,
         "exponentials": 1.0 * model.layers * model.heads * positions * task.tokens,
     }
@@ -179,7 +181,9 @@ def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             train = recipe(cells[0]).replace(steps=options.precision_study, precision=Precision(precision))
             group = [dataclasses.replace(cell, train=train) for cell in cells]
             start = time.perf_counter()
-            errors = [record["error"] for record in records(group, *train_group(group, "cuda"), "cuda")]
+            errors = [
+                float(record["error"]) for record in records(group, *train_group(group, "cuda"), "cuda")
+            ]
             yield {"layers": layers, "budget": budget, "rank": models(cells)[0].rank, "precision": precision,
                    "steps": train.steps, "errors": errors, "mean": statistics.mean(errors),
                    "spread": statistics.stdev(errors), "seconds": time.perf_counter() - start, **versions()}  # fmt: skip
@@ -217,17 +221,18 @@ def grid(rates: dict[str, float], options: argparse.Namespace) -> Iterator[dict[
 def versions() -> dict[str, str]:
     return {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "python": platform.python_version(),
+        "python": platform.python_version(), "commit": commit(),
     }  # fmt: skip
 
 
 def main() -> None:
+    names = [one.value for one in Precision]
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=0.3, help="length of each timed run")
     parser.add_argument("--repeats", type=int, default=3, help="turns that both take")
-    parser.add_argument("--precision", default="bfloat16", choices=[one.value for one in Precision])
+    parser.add_argument("--precision", default="bfloat16", choices=names)
     parser.add_argument("--precision-study", type=int, default=0, metavar="STEPS")
-    parser.add_argument("--precisions", nargs="+", default=[one.value for one in Precision], metavar="NAME")
+    parser.add_argument("--precisions", nargs="+", default=names, choices=names, metavar="NAME")
     parser.add_argument("--study-cells", nargs="+", type=study_cell, metavar="LAYERS,BUDGET")
     options = parser.parse_args()
     if not torch.cuda.is_available():

@@ -20,10 +20,14 @@ from rankscope.kernels.mlp import _forward as mlp_op
 from rankscope.kernels.mlp import stacked_mlp
 from rankscope.kernels.norm import _forward as norm_op
 from rankscope.kernels.norm import residual_norm
+from rankscope.kernels.normals import _fill as normals_op
 from rankscope.kernels.normals import normals
+from rankscope.lab import Scale
 from rankscope.models import stacked_encoder
 from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Program
+from rankscope.papers.amsel2024.experiments import experiments
+from rankscope.papers.amsel2024.training import _drawn_there
 
 SMALL = [
     ((1,), 2, 3, 5),
@@ -75,9 +79,7 @@ def errors(ours, plain, arrays):
     pull = torch.randn_like(value)
     value.backward(pull)
     wanted.backward(pull.double())
-    pairs = [(value, wanted)] + [
-        (a.grad, b.grad) for a, b in zip(leaves, exact, strict=True) if a.grad is not None
-    ]
+    pairs = [(value, wanted)] + [(a.grad, b.grad) for a, b in zip(leaves, exact, strict=True)]
     return [float((a.detach().double() - b.detach()).norm() / b.detach().norm()) for a, b in pairs]
 
 
@@ -167,6 +169,8 @@ def check_operators(device):
         )
     torch.library.opcheck(norm_op, (leaf(2, 4, 6), leaf(2, 4, 6), leaf(2, 4), leaf(2)))
     torch.library.opcheck(error_op, (leaf(2, 4, 6), torch.randn(2, 4, 6, device=device)))
+    keys, step = torch.tensor([3, 4], device=device), torch.tensor([7], device=device)
+    torch.library.opcheck(normals_op, (keys, step, 10))
 
 
 def samples_with_nan(rank, device):
@@ -198,6 +202,28 @@ def normal_moments(device):
     }
 
 
+def drawn_batches(device):
+    """What training on a device draws there: are the points on the sphere, and each answer the farthest of its sample?"""
+    figure = experiments(Scale.SMOKE)[0].cells()
+    cells = [cell for cell in figure if cell.model == figure[0].model.replace(rank=cell.model.rank)]
+    tokens, size = cells[0].task.tokens, 6
+    draw = _drawn_there(cells, size, Program(Way.STOCK, fused=False, dtype=torch.float32), device)
+    points, answers = draw(torch.tensor([7], device=device))
+    x, y = (array.mT.unflatten(1, (size, tokens)) for array in (points, answers))
+    farthest = (x @ x.mT).argmin(-1, keepdim=True).expand(-1, -1, -1, x.shape[-1])
+    alike = [
+        torch.equal(points[i], points[j]) == (one.seed == other.seed)
+        for i, one in enumerate(cells)
+        for j, other in enumerate(cells)
+    ]
+    return {
+        "off the sphere": float((x.norm(dim=-1) - 1).abs().max()),
+        "wrong answers": int((x.gather(2, farthest) != y).any(-1).sum()),
+        "seeds share": all(alike),
+        "steps differ": not torch.equal(points, draw(torch.tensor([8], device=device))[0]),
+    }
+
+
 def main():
     torch.manual_seed(0)
     found = {
@@ -209,6 +235,7 @@ def main():
         "norm": norm_errors(2, 20, 70, torch.float32, "cpu"),
         "error": error_errors(2, 20, 300, torch.float32, "cpu"),
         "normals": normal_moments("cpu"),
+        "drawn": drawn_batches("cpu"),
         "nan": [samples_with_nan(rank, "cpu") for rank in (2, 8)],
     }
     check_operators("cpu")

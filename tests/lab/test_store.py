@@ -185,6 +185,21 @@ def test_a_group_is_not_the_fastest_if_it_leaves_a_few_alone(tmp_path, monkeypat
     assert todo.seconds == pytest.approx(10.5 * slow.ticks(slow.cells()[0]))
 
 
+@pytest.mark.parametrize(("workers", "order"), [(1, [1.0, 2.0, 3.0]), (2, [3.0, 2.0, 1.0])])
+def test_one_worker_keeps_the_grids_order_and_several_begin_with_the_longest(
+    tmp_path, monkeypatch, workers, order
+):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: workers)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    apart = replace(
+        toy(6),
+        together=lambda cell: cell.model.scale,
+        probe=lambda cells, device: cells[0].model.scale * len(cells),
+    )
+    found = [group.cells[0].model.scale for group in plan([apart], Store(tmp_path), "cpu").groups]
+    assert list(dict.fromkeys(found)) == order
+
+
 def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
     experiment = toy(12)
 

@@ -157,6 +157,15 @@ def test_a_rank_that_does_not_divide_dim_is_refused():
         Encoder(dim=6, rank=4, budget=1, layers=1, hidden=4)
 
 
+def test_float64_is_not_for_the_fused_kernels(monkeypatch):
+    monkeypatch.setattr("rankscope.kernels.usable", lambda device: True)
+    fused = {
+        dtype: stacked_encoder.program_for(STACK, 5, "cuda", dtype).fused
+        for dtype in (torch.float16, torch.float32, torch.float64)
+    }
+    assert fused == {torch.float16: True, torch.float32: True, torch.float64: False}
+
+
 def test_without_fused_kernels_numbers_of_16_bits_stay_so():
     weights = {name: tensor.float() for name, tensor in drawn(STACK, SEEDS).items()}
     exact = stacked_encoder.forward(STACK, weights, points(4).float())

@@ -1,10 +1,18 @@
-"""Kernels for many small members: fused operators in Triton, for devices that have it."""
+"""Kernels for many small members: fused operators in Triton, for devices that have it.
 
+RANKSCOPE_KERNELS=off in the environment leaves everything to torch's own kernels.
+"""
+
+import os
 from importlib.util import find_spec
 
 import torch
 
+KINDS = (torch.bfloat16, torch.float16, torch.float32)
+"""The numbers that the kernels take."""
+
 
 def usable(device: torch.device | str) -> bool:
-    """Whether the kernels run there: on a CUDA device, with Triton installed."""
-    return torch.device(device).type == "cuda" and find_spec("triton") is not None
+    """Whether the kernels run there: on a CUDA device, with Triton installed, and not turned off."""
+    wanted = os.environ.get("RANKSCOPE_KERNELS") != "off"
+    return wanted and torch.device(device).type == "cuda" and find_spec("triton") is not None

@@ -8,6 +8,7 @@ A member's positions, samples times tokens, stand as its kernel likes them: `tok
 """
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,6 +16,9 @@ from itertools import groupby
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from rankscope.core import InputError
+from rankscope.kernels import KINDS
 
 LARGEST_RANK = 64
 LONGEST = 256
@@ -31,7 +35,8 @@ LANES = 128
 QUERIES = 16
 """Most queries that a thread keeps in registers; half as many in the forward of rank > 1, which then runs more threads."""
 
-KINDS = (torch.bfloat16, torch.float16, torch.float32)
+MOST_BLOCKS = 65_535
+"""Along the second axis of a launch."""
 
 
 def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
@@ -47,9 +52,10 @@ def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
         start += count
 
 
-def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype) -> bool:
-    """Whether the kernel takes such heads."""
-    return max(ranks) <= LARGEST_RANK and tokens <= LONGEST and dtype in KINDS
+def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1) -> bool:
+    """Whether the kernel takes such heads, over so many samples."""
+    blocks = max(_Group(rank, tokens, samples).blocks for rank in set(ranks))
+    return max(ranks) <= LARGEST_RANK and tokens <= LONGEST and dtype in KINDS and blocks <= MOST_BLOCKS
 
 
 def token_first(rank: int) -> bool:
@@ -64,6 +70,7 @@ def short_attention(
 
     qkv   the channels of q, then those of k, then those of v
     """
+    _check(qkv, ranks, tokens)
     out: Tensor = _forward(qkv, list(ranks), tokens)[0]
     return out
 
@@ -78,11 +85,11 @@ def _forward(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor
     for group in _groups((*qkv.chunk(3, dim=1), out), lse, ranks, tokens):
         if token_first(group.rank):
             count = min(tokens, QUERIES if group.rank == 1 else QUERIES // 2)
-            kernels.forward_by_products[group.heads, group.lane_blocks, -(-tokens // count)](
+            kernels.forward_by_products[group.heads, group.blocks, -(-tokens // count)](
                 *group.arrays, *group.sizes, **group.by_products(count)
             )
         else:
-            kernels.forward_by_matrices[group.heads, group.sample_blocks * -(-tokens // group.rows)](
+            kernels.forward_by_matrices[group.heads, group.blocks](
                 *group.arrays, *group.sizes, **group.by_matrices()
             )
     return out, lse
@@ -99,7 +106,7 @@ def _backward(grad: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[i
         *inputs, pull, to_q, to_k, to_v, level = group.arrays
         if token_first(group.rank):
             count = min(tokens, QUERIES)
-            grid = group.heads, group.lane_blocks, -(-tokens // count)
+            grid = group.heads, group.blocks, -(-tokens // count)
             fixed = group.by_products(count)
             kernels.backward_by_products[grid](*inputs, level, pull, to_q, to_k, to_v, *group.sizes, **fixed)
             if count < tokens:
@@ -137,6 +144,31 @@ def _gradient(ctx, grad, _):  # type: ignore[no-untyped-def]
 _forward.register_autograd(_gradient, setup_context=_keep)
 
 
+def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
+    """The kernel itself would read and write beside the arrays."""
+    members, rows, positions = qkv.shape
+    if len(ranks) != members:
+        raise InputError(
+            f"short_attention: {members} members and {len(ranks)} ranks. Give a rank for each member."
+        )
+    if min(ranks) < 1 or any(rows % (3 * rank) for rank in ranks):
+        raise InputError(
+            f"short_attention: {rows} rows are no 3 · heads · rank for every rank among {sorted(set(ranks))}."
+        )
+    if tokens < 1 or positions % tokens:
+        raise InputError(f"short_attention: {positions} positions are no whole samples of {tokens} tokens.")
+    if not fits(ranks, tokens, qkv.dtype, positions // tokens):
+        raise InputError(
+            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, float32 or 16 bits, and not many more "
+            f"than {MOST_BLOCKS} samples; this is rank {max(ranks)}, {positions // tokens} samples of {tokens} tokens, "
+            f"{qkv.dtype}. Use Way.STOCK."
+        )
+    if not qkv.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        raise InputError(
+            f"short_attention needs a CUDA device, not {qkv.device}. Use Way.PRODUCTS or Way.STOCK."
+        )
+
+
 @dataclass(frozen=True)
 class _Group:
     """Members of one rank: their parts of the arrays, and the sizes of a launch."""
@@ -144,9 +176,9 @@ class _Group:
     rank: int
     tokens: int
     samples: int
-    members: int
-    channels: int
-    arrays: tuple[Tensor, ...]
+    members: int = 0
+    channels: int = 0
+    arrays: tuple[Tensor, ...] = ()
 
     @property
     def heads(self) -> int:
@@ -163,10 +195,6 @@ class _Group:
         return min(LANES, power_of_two(self.samples))
 
     @property
-    def lane_blocks(self) -> int:
-        return -(-self.samples // self.lanes)
-
-    @property
     def rows(self) -> int:
         return min(ROWS, max(SMALLEST_SIDE, power_of_two(self.tokens)))
 
@@ -178,6 +206,13 @@ class _Group:
     @property
     def sample_blocks(self) -> int:
         return -(-self.samples // self.together)
+
+    @property
+    def blocks(self) -> int:
+        """Of samples, or on the matrix units of samples and queries: the second axis of a launch."""
+        if token_first(self.rank):
+            return -(-self.samples // self.lanes)
+        return self.sample_blocks * -(-self.tokens // self.rows)
 
     def by_products(self, count: int) -> dict[str, int]:
         warps = max(1, self.lanes // 32)

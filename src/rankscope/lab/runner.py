@@ -120,8 +120,8 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: f
                 if left:
                     ticks = sum(shape.experiment.ticks(cell) for cell in left)
                     groups.append(Group(shape.experiment, left, seconds * ticks))
-    # the largest first, so that no core waits long at the end
-    groups.sort(key=lambda group: -group.seconds)
+    if workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
+        groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
     return Plan(tuple(groups), total, total - pending, workers)
 

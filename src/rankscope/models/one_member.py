@@ -31,10 +31,10 @@ def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool
 
     plain   softmax, no weights asked for, nothing masked or dropped
     """
-    tokens = key.shape[1 if batch_first else 0]
+    samples, tokens = key.shape[:2] if batch_first else key.shape[1::-1]
     alike = layer.rank == layer.value_rank and layer.heads == layer.kv_heads
     takes = plain and alike and query.shape[:2] == key.shape[:2] and query.numel() > 0 and not _transformed()
-    best = best_way([layer.rank], tokens, query.device, _number(query)) if takes else Way.STOCK
+    best = best_way([layer.rank], tokens, query.device, _number(query), samples) if takes else Way.STOCK
     if layer.way is None:
         gains = any(layer.rank <= rank and tokens <= longest for rank, longest in GAINS)
         return Way.FUSED if best is Way.FUSED and gains else Way.STOCK
@@ -46,8 +46,9 @@ def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool
         )
     if layer.way is Way.FUSED and best is not Way.FUSED:
         raise InputError(
-            f"way=fused needs a CUDA device with Triton, rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens and float32 "
-            f"or less; this is rank {layer.rank}, {tokens} tokens of {query.dtype} on {query.device}. Leave way out."
+            f"way=fused needs a CUDA device with Triton, rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, float32 or "
+            f"less and a moderate batch; this is rank {layer.rank}, {samples} × {tokens} tokens of {query.dtype} on "
+            f"{query.device}. Leave way out."
         )
     return layer.way
 

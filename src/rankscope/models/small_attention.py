@@ -31,12 +31,17 @@ class Way(Enum):
 
 
 def best_way(
-    ranks: Sequence[int], tokens: int, device: torch.device | str, dtype: torch.dtype = torch.float32
+    ranks: Sequence[int],
+    tokens: int,
+    device: torch.device | str,
+    dtype: torch.dtype = torch.float32,
+    samples: int = 1,
 ) -> Way:
     """Products on a CPU; elsewhere the fused kernel where it runs and takes such heads."""
     if torch.device(device).type == "cpu":
         return Way.PRODUCTS
-    return Way.FUSED if kernels.usable(device) and fused.fits(ranks, tokens, dtype) else Way.STOCK
+    takes = kernels.usable(device) and fused.fits(ranks, tokens, dtype, samples)
+    return Way.FUSED if takes else Way.STOCK
 
 
 def token_first(way: Way, rank: int) -> bool:

@@ -116,7 +116,8 @@ def program_for(
 ) -> Program:
     """The fastest program that the device has for such members."""
     way = best_way([model.rank for model in models], tokens, device, dtype)
-    return Program(way, kernels.usable(device) and models[0].width <= mlp.LARGEST_WIDTH, dtype)
+    fused = kernels.usable(device) and dtype in kernels.KINDS and models[0].width <= mlp.LARGEST_WIDTH
+    return Program(way, fused, dtype)
 
 
 def forward(

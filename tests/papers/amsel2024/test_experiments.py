@@ -1,18 +1,23 @@
 """The experiments have the talk's sizes, train as one stack what they would train alone, and go on when killed."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
+from rankscope.kernels import usable
 from rankscope.lab import Progress, Scale
-from rankscope.models.stacked_encoder import Positions
+from rankscope.models.small_attention import Way
+from rankscope.models.stacked_encoder import Positions, Program, encode, leaves_of
 from rankscope.papers.amsel2024 import training
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
 from rankscope.papers.amsel2024.figures import figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
 from rankscope.papers.amsel2024.training import PAPER_RECIPE, Start, recipe, start_of, together, train_group
+from rankscope.training.adamw import adamw
 from rankscope.training.checkpoint import Checkpoint
+from rankscope.training.precision import Precision
 from tests.papers.laboratory import finish
 
 SMOKE = {experiment.name.removeprefix("amsel2024/"): experiment for experiment in experiments(Scale.SMOKE)}
@@ -69,6 +74,33 @@ def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse()
         first[start] = float(train_group(changed, "cpu", steps=1)[1].mean())
         assert float(start_of(changed, "cpu")["mlp_norm"][0, 0]) == 1.0
     assert first[Start.TOWARDS_ANSWER] < 1.0 < first[Start.PYTORCH]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(
+    ("precision", "close"), [("float32", 1e-4), ("tf32", 1e-2), ("bfloat16", 5e-2), ("float16", 1e-2)]
+)
+def test_a_training_by_kernels_and_graph_is_the_plain_one(precision, close):
+    """The same batches, by stock products in a plain loop; at such ranks both want positions in one order."""
+    large = [
+        replace(cell, model=cell.model.replace(dim=16, rank=rank)) for cell in stack()[:1] for rank in (8, 16)
+    ]
+    task = large[0].task.__class__(dim=16, tokens=large[0].task.tokens, target=large[0].task.target)
+    cells = [_with(replace(cell, task=task), precision=Precision(precision), steps=20) for cell in large]
+    _, losses = train_group(cells, "cuda")
+    train, models = recipe(cells[0]), training.models(cells)
+    program = Program(Way.STOCK, fused=False, dtype=torch.float32)
+    draw = training._drawn_there(cells, train.batch, program, "cuda")
+    _, wanted = adamw(
+        leaves_of(start_of(cells, "cuda"), program),
+        batch_at=lambda step: draw(torch.tensor([step], device="cuda")),
+        losses_of=lambda leaves, pair: training.squared_error(
+            encode(models, leaves, pair[0], task.tokens, program), pair[1]
+        ),
+        settings=train.replace(learning_rate=train.learning_rate * models[0].layers ** -train.depth_power),
+    )
+    torch.testing.assert_close(losses, wanted, rtol=close, atol=0)
 
 
 def test_a_record_says_whether_the_cell_trained():
