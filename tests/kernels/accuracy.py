@@ -22,12 +22,12 @@ from rankscope.kernels.norm import _forward as norm_op
 from rankscope.kernels.norm import residual_norm
 from rankscope.kernels.normals import _fill as normals_op
 from rankscope.kernels.normals import normals
-from rankscope.lab import Scale
+from rankscope.lab import Cell
 from rankscope.models import stacked_encoder
 from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Program
-from rankscope.papers.amsel2024.experiments import experiments
-from rankscope.papers.amsel2024.training import _drawn_there
+from rankscope.papers.amsel2024.training import OUR_RECIPE, _drawn_there
+from rankscope.tasks.neighbors import Neighbors, Target
 
 SMALL = [
     ((1,), 2, 3, 5),
@@ -204,10 +204,18 @@ def normal_moments(device):
 
 def drawn_batches(device):
     """What training on a device draws there: are the points on the sphere, and each answer the farthest of its sample?"""
-    figure = experiments(Scale.SMOKE)[0].cells()
-    cells = [cell for cell in figure if cell.model == figure[0].model.replace(rank=cell.model.rank)]
-    tokens, size = cells[0].task.tokens, 6
-    draw = _drawn_there(cells, size, Program(Way.STOCK, fused=False, dtype=torch.float32), device)
+    task = Neighbors(dim=8, tokens=5, target=Target.FARTHEST)
+    model = stacked_encoder.Encoder(dim=8, rank=1, budget=1, layers=1, hidden=4)
+    cells = [
+        Cell("drawn", task, model.replace(rank=rank), OUR_RECIPE, seed=seed, point=())
+        for rank in (1, 8)
+        for seed in (3, 4)
+    ]
+    tokens, size = task.tokens, 6
+    draw, mixed = (
+        _drawn_there(cells, size, Program(way, fused=False, dtype=torch.float32), device)
+        for way in (Way.STOCK, Way.FUSED)
+    )
     points, answers = draw(torch.tensor([7], device=device))
     x, y = (array.mT.unflatten(1, (size, tokens)) for array in (points, answers))
     farthest = (x @ x.mT).argmin(-1, keepdim=True).expand(-1, -1, -1, x.shape[-1])
@@ -216,7 +224,10 @@ def drawn_batches(device):
         for i, one in enumerate(cells)
         for j, other in enumerate(cells)
     ]
+    program = Program(Way.FUSED, fused=True, dtype=torch.float32)
+    arranged = stacked_encoder.arrange([cell.model for cell in cells], x, program)
     return {
+        "both orders": torch.equal(mixed(torch.tensor([7], device=device))[0], arranged),
         "off the sphere": float((x.norm(dim=-1) - 1).abs().max()),
         "wrong answers": int((x.gather(2, farthest) != y).any(-1).sum()),
         "seeds share": all(alike),

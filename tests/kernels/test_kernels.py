@@ -78,6 +78,7 @@ def test_batches_drawn_by_the_kernel_hold_points_and_their_farthest_ones(interpr
     found = interpreted["drawn"]
     assert found["off the sphere"] < 1e-6
     assert found["wrong answers"] == 0
+    assert found["both orders"]
     assert found["seeds share"]
     assert found["steps differ"]
 

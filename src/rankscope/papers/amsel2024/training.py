@@ -145,13 +145,17 @@ def _drawn_there(
     task = tasks(cells)[0]
     seeds = sorted({cell.seed for cell in cells})
     keys = torch.tensor([stream_seed(seed, "neighbors") % 2**31 for seed in seeds], device=device)
-    orders = [0 if token_first(program.way, model.rank) else len(seeds) for model in models(cells)]
-    rows = [seeds.index(cell.seed) + order for cell, order in zip(cells, orders, strict=True)]
+    wanted = [token_first(program.way, model.rank) for model in models(cells)]
+    orders = sorted(set(wanted))
+    rows = [
+        seeds.index(cell.seed) + len(seeds) * orders.index(order)
+        for cell, order in zip(cells, wanted, strict=True)
+    ]
     member = torch.tensor(rows, device=device)
 
     def for_members(array: Float[Tensor, "seed sample token dim"]) -> Float[Tensor, "member dim position"]:
-        either = torch.cat([array.permute(0, 3, 2, 1).flatten(2), array.permute(0, 3, 1, 2).flatten(2)])
-        return either.index_select(0, member)
+        laid = [array.permute(0, 3, 2, 1) if first else array.permute(0, 3, 1, 2) for first in orders]
+        return torch.cat([one.flatten(2) for one in laid]).index_select(0, member)
 
     def batch_at(step: Int[Tensor, "1"]) -> Arranged:
         shape = (len(seeds), size, task.tokens, task.dim)
