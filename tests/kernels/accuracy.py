@@ -171,6 +171,14 @@ def check_operators(device):
     torch.library.opcheck(error_op, (leaf(2, 4, 6), torch.randn(2, 4, 6, device=device)))
     keys, step = torch.tensor([3, 4], device=device), torch.tensor([7], device=device)
     torch.library.opcheck(normals_op, (keys, step, 10))
+    for function, arguments in (
+        (short_attention, (leaf(2, 3 * 8, 12), [1, 8], 4)),
+        (stacked_mlp, (leaf(2, 4, 6), w_in, leaf(2, 5), w_out)),
+        (residual_norm, (leaf(2, 4, 6), leaf(2, 4, 6), leaf(2, 4), leaf(2))),
+        (squared_error, (leaf(2, 4, 6), leaf(2, 4, 6).detach())),
+    ):
+        compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+        torch.testing.assert_close(compiled(*arguments), function(*arguments))
 
 
 def samples_with_nan(rank, device):

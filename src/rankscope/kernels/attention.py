@@ -35,8 +35,8 @@ LANES = 128
 QUERIES = 16
 """Most queries that a thread keeps in registers; half as many in the forward of rank > 1, which then runs more threads."""
 
-MOST_BLOCKS = 65_535
-"""Along the second axis of a launch."""
+MOST_POSITIONS = 65_535 * ROWS // 2
+"""Samples times tokens, or 16, on the matrix units: a launch has 65,535 programs along an axis, each for ROWS/2 or more."""
 
 
 def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
@@ -54,8 +54,9 @@ def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
 
 def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1) -> bool:
     """Whether the kernel takes such heads, over so many samples."""
-    blocks = max(_Group(rank, tokens, samples).blocks for rank in set(ranks))
-    return max(ranks) <= LARGEST_RANK and tokens <= LONGEST and dtype in KINDS and blocks <= MOST_BLOCKS
+    short = tokens <= LONGEST
+    few = token_first(max(ranks)) or samples * max(tokens, SMALLEST_SIDE) <= MOST_POSITIONS
+    return max(ranks) <= LARGEST_RANK and short and few and dtype in KINDS
 
 
 def token_first(rank: int) -> bool:
@@ -159,9 +160,9 @@ def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
         raise InputError(f"short_attention: {positions} positions are no whole samples of {tokens} tokens.")
     if not fits(ranks, tokens, qkv.dtype, positions // tokens):
         raise InputError(
-            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, float32 or 16 bits, and not many more "
-            f"than {MOST_BLOCKS} samples; this is rank {max(ranks)}, {positions // tokens} samples of {tokens} tokens, "
-            f"{qkv.dtype}. Use Way.STOCK."
+            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, at most {MOST_POSITIONS} positions from "
+            f"rank {BY_PRODUCTS + 1} on, float32 or 16 bits; this is rank {max(ranks)}, {positions // tokens} samples of "
+            f"{tokens} tokens, {qkv.dtype}. Use Way.STOCK."
         )
     if not qkv.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         raise InputError(
@@ -176,9 +177,9 @@ class _Group:
     rank: int
     tokens: int
     samples: int
-    members: int = 0
-    channels: int = 0
-    arrays: tuple[Tensor, ...] = ()
+    members: int
+    channels: int
+    arrays: tuple[Tensor, ...]
 
     @property
     def heads(self) -> int:
