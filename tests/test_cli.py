@@ -7,6 +7,7 @@ import time
 import pandas as pd
 import pytest
 
+from rankscope.cli.lab import _remember
 from rankscope.lab import Scale, Store
 from rankscope.papers import PAPERS
 from rankscope.report.build import Selection
@@ -31,8 +32,10 @@ def drawn(monkeypatch, tmp_path):
 def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, finished_run):
     browser.get((finished_run / "index.html").as_uri())
     claims = browser.find_elements("css selector", "tr[id^='claim-']")
+    judged = [claim for claim in claims if claim.find_elements("css selector", ".verdict")]
     links = browser.find_elements("css selector", "a.to-chart")
-    assert len(claims) == len(links) > 20, "every claim leads to a chart"
+    assert len(judged) == len(links) > 20, "every claim that was judged leads to a chart"
+    assert len(claims) == len(PAPERS["li2024"].claims)
     for chart in browser.find_elements("css selector", ".figure"):
         assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
         named = [link.text for link in chart.find_elements("css selector", "a[href^='#claim-']")]
@@ -58,7 +61,10 @@ def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run)
     assert judgement["verdict"] in {"holds", "fails", "undecided"}
     low, high = judgement["interval"]
     assert low <= judgement["measured"] <= high
-    assert 'href="#figure-li2024-3"' in (finished_run / "li2024.fig3b.html").read_text()
+    text = (finished_run / "li2024.fig3b.html").read_text()
+    assert 'href="#figure-li2024-3"' in text
+    assert 'href="figures/li2024.fig3b/li2024-3.png"' in text, "figures of its own, whatever its scale"
+    assert (finished_run / "figures" / "li2024.fig3b" / "li2024-3.png").exists()
     assert (finished_run / "index.html").read_bytes() == before
     assert (finished_run / "figures" / "li2024-2.png").stat().st_size > 10_000
     assert (finished_run / "figures" / "li2024-2.pdf").read_bytes().startswith(b"%PDF")
@@ -82,7 +88,7 @@ def test_report_writes_the_page_again(cli, drawn, finished_run, monkeypatch):
     assert len(json.loads(out)) == len(PAPERS["li2024"].claims)
     assert (finished_run / "index.html").exists()
     assert drawn() == {path.stem for path in (finished_run / "figures").glob("*.png")}
-    assert {claim.figure for claim in PAPERS["li2024"].claims} <= drawn()
+    assert {claim["figure"] for claim in json.loads(out) if claim["verdict"]} <= drawn()
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -92,10 +98,13 @@ def test_verdicts_are_readable_in_a_terminal(cli, drawn, finished_run, monkeypat
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
     first = {line[0]: line for line in lines if line}
-    claims = PAPERS["li2024"].claims
-    assert all(
-        first[claim.id.removeprefix("li2024.")][1] in {"holds", "fails", "undecided"} for claim in claims
+    names = {claim.name for claim in PAPERS["li2024"].claims}
+    judged = {name for name in names if first.get(name, ["", ""])[1] in {"holds", "fails", "undecided"}}
+    _, _, waiting = " ".join(out.split()).partition(
+        "Without a verdict until cells that they need have been run: "
     )
+    assert len(judged) > 20
+    assert names - judged <= set(waiting.partition(".")[0].split(", "))
     assert "…" not in out
     assert max(map(len, out.splitlines()[:-1])) <= columns
     assert ("paper" in first["claim"]) == (columns == 140)
@@ -108,10 +117,48 @@ def test_strict_makes_a_failing_claim_an_exit_code(cli, drawn, monkeypatch, fini
         judgement = judge(claim, table)
         return judgement.__class__(**{**judgement.__dict__, "verdict": Verdict.FAILS})
 
-    monkeypatch.setattr("rankscope.report.build.judge", fail)
+    monkeypatch.setattr("rankscope.report.results.judge", fail)
     args = (*SMOKE, "--out", finished_run, "--only", "li2024.fig2")
     assert cli(*args)[0] == 0
     assert cli(*args, "--strict")[0] == 1
+
+
+def test_claims_are_listed_with_their_whole_ids(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = cli("claims")
+    assert code == 0
+    assert all(claim.id in out for paper in PAPERS.values() for claim in paper.claims)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_piece_has_a_page_without_verdicts_that_it_cannot_give(cli, drawn, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    piece = ("--experiment", "amsel2024/figure1", "--where", "layers=1", "--where", "budget=1")
+    assert cli("reproduce", "amsel2024", "--scale", "smoke", *piece)[0] == 0
+    code, out, _ = cli("report", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert {claim["experiment"] for claim in found} == {"amsel2024/figure1"}
+    assert {claim["verdict"] for claim in found} == {None}
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "amsel2024/figure1: 4 of 16 cells were run. Not run: layers 1 · budget 4; layers 3." in page
+    assert "its verdicts say nothing about the paper" in page
+    assert "depth-behind" in cli("report")[1]
+    assert cli("export")[0] == 0
+
+
+def test_a_folder_remembers_the_papers_of_one_scale_and_a_piece_changes_nothing(tmp_path):
+    store, both = Store(tmp_path), [PAPERS["li2024"], PAPERS["amsel2024"]]
+
+    def after(papers, scale, *, whole=True, only=None):
+        _remember(store, Selection(papers, scale, None, only), whole)
+        kept = store.note("selection")
+        return kept["papers"], kept["scale"]
+
+    assert after(both, Scale.SMOKE, whole=False, only="li2024.fig2") == (["li2024"], "smoke")
+    assert after(both[1:], Scale.SMOKE) == ([*PAPERS], "smoke")
+    assert after(both, Scale.QUICK, whole=False, only="li2024.fig2") == ([*PAPERS], "smoke")
+    assert after(both[:1], Scale.QUICK) == (["li2024"], "quick")
 
 
 def test_claims_lists_every_claim(cli):
@@ -124,7 +171,8 @@ def test_claims_lists_every_claim(cli):
 
 def test_the_command_line_starts_without_heavy_libraries():
     heavy = {"transformers", "peft", "plotly", "matplotlib", "triton", "flint", "scipy.linalg"}
-    command = [sys.executable, "-c", f"import sys, rankscope.cli; print(set(sys.modules) & {heavy})"]
+    commands = "from rankscope.cli import heads, lab, neurons, survey, theory, updates"
+    command = [sys.executable, "-c", f"import sys; {commands}; print(set(sys.modules) & {heavy})"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
 
 

@@ -27,6 +27,7 @@ def test_a_task_may_be_any_callable_and_tells_how_far_it_is(count):
 
 def test_an_exception_stops_what_runs():
     def wait(signals, given):
+        signals.advance(1.0)
         while True:
             signals.advance(0.0)
             time.sleep(0.01)
@@ -36,11 +37,34 @@ def test_an_exception_stops_what_runs():
     def interrupted():
         with crew(2, [wait]) as workers:
             futures.extend(workers.submit(0) for _ in range(2))
+            while workers.signals.done.value < 2:
+                time.sleep(0.01)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert [type(future.exception()) for future in futures] == [CancelledError] * 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_after_an_exception_what_waits_is_not_begun(count):
+    def work(signals, given):
+        with signals.done.get_lock():
+            signals.done.value += 1
+        time.sleep(0.02)
+
+    told = []
+
+    def interrupted():
+        with crew(count, [work]) as workers:
+            told.append(workers.signals)
+            for _ in range(100):
+                workers.submit(0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert told[0].done.value < 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")

@@ -14,7 +14,7 @@ from rankscope.papers.amsel2024.experiments import FIG1
 from rankscope.report import write_report
 from rankscope.report.build import with_results
 from rankscope.report.html import Section, Unfinished
-from rankscope.report.results import Part, _judged, boxes, results_section
+from rankscope.report.results import Part, boxes, judged, results_section
 from rankscope.report.static import save_static
 from tests.browser import errors
 from tests.report.kept import keep, provenance, records, talk_error
@@ -76,7 +76,7 @@ def test_a_claim_is_judged_without_a_cell_just_if_that_cell_cannot_change_its_ch
             other.loc[here, "error"] = 1e-6
             other.loc[here & other["angle"].notna(), ["angle", "sharpness"]] = 1.0
             changes = repr(claim.checks(other)) != said
-            found = _judged(claim, Part(experiment, whole[~here].reset_index(drop=True), [cell], 0))
+            found = judged(claim, Part(experiment, whole[~here].reset_index(drop=True), [cell], 0))
             assert isinstance(found, Judgement) != changes, (claim.id, cell.point, cell.seed)
             matters += changes
     assert 25 < matters < 75
@@ -107,10 +107,10 @@ def test_a_claim_that_picks_its_rows_by_a_measured_value_is_not_judged_without_t
             for cell in cells
         ]
     )
-    assert isinstance(_judged(claim, Part(experiment, table, [], 0)), Judgement)
+    assert isinstance(judged(claim, Part(experiment, table, [], 0)), Judgement)
     missing = [cell for cell in cells if dict(cell.point)["rank"] == 2]
     some = table[table["rank"] != 2].reset_index(drop=True)
-    found = _judged(claim, Part(experiment, some, missing, 0))
+    found = judged(claim, Part(experiment, some, missing, 0))
     assert isinstance(found, Unfinished)
     assert [check.what for check in found.so_far] == [
         f"error over floor, 4 heads of rank {rank}" for rank in (1, 4)

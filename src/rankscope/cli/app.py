@@ -39,12 +39,26 @@ def run_app() -> None:
     try:
         code = app(standalone_mode=False)
     except USAGE_MISTAKE as error:
-        _fail(f"{cast(Any, error).format_message()} See rankscope --help.")
+        _misused(cast(Any, error))
     except RankscopeError as error:
         _fail(str(error))
     except KeyboardInterrupt:
+        sys.stderr.write("rankscope: stopped.\n")
         sys.exit(130)
     sys.exit(code or 0)
+
+
+def _misused(error: Any) -> NoReturn:
+    """A mistake in how a command was called, and which help to ask; without a message the help has been shown."""
+    message, context = error.format_message().strip(), getattr(error, "ctx", None)
+    path: list[str] = []
+    if not message:
+        sys.exit(2)
+    while context is not None and context.parent is not None:
+        path.insert(0, context.info_name)
+        context = context.parent
+    ended = message if message.endswith((".", "?")) else f"{message}."
+    _fail(f"{ended} See {' '.join(['rankscope', *path])} --help.")
 
 
 def number(value: float) -> float | None:

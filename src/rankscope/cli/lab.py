@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +20,9 @@ from rankscope.lab.claim import Check, Claim
 from rankscope.lab.runner import Plan, check_device, limit_memory, plan
 from rankscope.lab.store import FILE
 from rankscope.papers import PAPERS, find
+
+if TYPE_CHECKING:
+    from rankscope.report.html import Section, Unfinished
 
 Kept = Annotated[
     Path | None,
@@ -76,8 +79,8 @@ def reproduce(
     if memory is not None:
         limit_memory(device, memory)
     store = Store(out)
-    if only is None:
-        store.remember("selection", {"papers": papers or [], "scale": scale.value, "seeds": seeds})
+    whole = only is None and experiment is None
+    _remember(store, selection, whole)
     log = Console(stderr=True)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     with log.status("measuring group sizes"):
@@ -88,9 +91,9 @@ def reproduce(
         log.print(f"Finished cells: {store.path}. rankscope export writes them as tables.", soft_wrap=True)
         return
     made = sections(selection, store)
-    _show([judgement for section in made for judgement in section.judgements], as_json)
-    page = with_results(made, kept if only is None else None)
-    log.print(f"Page: {_write(out, page, log, only or 'index')}", soft_wrap=True)
+    _show(made, as_json)
+    page = with_results(sections(_remembered(store), store), kept) if whole else made
+    log.print(f"Page: {_write(out, page, log, only)}", soft_wrap=True)
     if strict and any(j.verdict is Verdict.FAILS for section in made for j in section.judgements):
         raise typer.Exit(1)
 
@@ -102,10 +105,16 @@ def claims(as_json: AsJson = False) -> None:
     if as_json:
         emit(json.dumps([_claim(claim) for claim in known], ensure_ascii=False, indent=2))
         return
-    table = Table("claim", "source", "what the paper says", "experiment")
+    console = Console()
+    wide = console.width >= WIDE
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("claim", no_wrap=True)
+    table.add_column("what the paper says", overflow="fold")
+    for name in ("source", "experiment") * wide:
+        table.add_column(name)
     for claim in known:
-        table.add_row(claim.id, claim.source, claim.statement, claim.experiment)
-    Console().print(table)
+        table.add_row(claim.id, escape(claim.statement), *(claim.source, claim.experiment) * wide)
+    console.print(table)
 
 
 @app.command()
@@ -141,7 +150,7 @@ def report(out: Out = Path("report"), results: Kept = None, as_json: AsJson = Fa
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
         )
-    _show([judgement for section in made for judgement in section.judgements], as_json)
+    _show(made, as_json)
     log = Console(stderr=True)
     log.print(f"Page: {_write(out, with_results(made, kept), log)}", soft_wrap=True)
 
@@ -183,10 +192,10 @@ def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
                 f"Stopped. {kept} finished cells are kept in {store.path}; run again to go on.",
                 soft_wrap=True,
             )
-            raise
+            raise typer.Exit(130) from None
 
 
-def _write(out: Path, made: Any, log: Console, name: str = "index") -> Path:
+def _write(out: Path, made: Any, log: Console, name: str | None = None) -> Path:
     from rankscope.report import write_report
 
     with log.status("drawing figures"):
@@ -200,8 +209,9 @@ def _cost(todo: Plan, scale: Scale, device: str) -> str:
     done = f", {todo.finished} finished already" if todo.finished else ""
     minutes, seconds = divmod(round(todo.seconds), 60)
     took = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+    groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
     return (
-        f"Scale {scale.value}: {left} trainings in {len(todo.groups)} groups{done}; "
+        f"Scale {scale.value}: {left} trainings in {groups}{done}; "
         f"about {took} on {device} with {todo.workers} at a time, by a short measurement."
     )
 
@@ -214,6 +224,18 @@ def _existing(out: Path) -> Store:
     return Store(out)
 
 
+def _remember(store: Store, selection: Any, whole: bool) -> None:
+    """What the folder's page is of: runs of one scale add their papers; a single claim or piece begins a page, no more."""
+    known = store.note("selection")
+    if known is not None and not whole:
+        return
+    papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
+    if known is not None and (known["scale"], known["seeds"]) == (selection.scale.value, selection.seeds):
+        papers |= {paper.name for paper in find(known["papers"])}
+    names = [name for name in PAPERS if name in papers]
+    store.remember("selection", {"papers": names, "scale": selection.scale.value, "seeds": selection.seeds})
+
+
 def _remembered(store: Store) -> Any:
     from rankscope.report.build import Selection
 
@@ -223,15 +245,23 @@ def _remembered(store: Store) -> Any:
     return Selection(find(kept["papers"]), Scale(kept["scale"]), kept["seeds"])
 
 
-def _show(judgements: list[Judgement], as_json: bool) -> None:
+def _show(made: "Sequence[Section]", as_json: bool) -> None:
+    judgements = [judgement for section in made for judgement in section.judgements]
     if as_json:
-        emit(json.dumps([_judgement(judgement) for judgement in judgements], ensure_ascii=False, indent=2))
+        found = [_judgement(judgement) for judgement in judgements]
+        found += [_unfinished(one) for section in made for one in section.unfinished]
+        emit(json.dumps(found, ensure_ascii=False, indent=2))
         return
     console = Console()
     for paper, of_paper in groupby(judgements, key=lambda judgement: judgement.claim.id.partition(".")[0]):
         console.print(_verdicts(paper, of_paper, wide=console.width >= WIDE))
     counts = {verdict: sum(judgement.verdict is verdict for judgement in judgements) for verdict in Verdict}
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    waiting = [one.claim.name for section in made for one in section.unfinished]
+    if waiting:
+        console.print(f"Without a verdict until cells that they need have been run: {', '.join(waiting)}.")
+    for note in dict.fromkeys(note for section in made for note in section.notes):
+        console.print(escape(note))
 
 
 def _verdicts(paper: str, judgements: Iterable[Judgement], *, wide: bool) -> Table:
@@ -278,14 +308,25 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "seeds": judgement.seeds,
         "measured": number(check.mean),
         "interval": [number(end) for end in check.interval],
-        "checks": [
-            {
-                "what": c.what,
-                "verdict": c.verdict.value,
-                "mean": number(c.mean),
-                "interval": [number(end) for end in c.interval],
-                "bound": str(c.bound),
-            }
-            for c in judgement.checks
-        ],
+        "checks": [_check(check) for check in judgement.checks],
+    }
+
+
+def _unfinished(one: "Unfinished") -> dict[str, Any]:
+    """A claim without a verdict, and what can be checked of it so far."""
+    return {
+        **_claim(one.claim),
+        "verdict": None,
+        "how": "Cells that it needs have not been run.",
+        "checks": [_check(check) for check in one.so_far],
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "what": check.what,
+        "verdict": check.verdict.value,
+        "mean": number(check.mean),
+        "interval": [number(end) for end in check.interval],
+        "bound": str(check.bound),
     }

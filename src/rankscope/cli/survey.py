@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.tables import show_table
 from rankscope.core import InputError
 from rankscope.papers.amsel2024.survey import survey as rows_of_survey
 
@@ -34,20 +34,17 @@ def survey(
             "year": "year", "model": "model", "dim": "dim", "layers": "layers", "hidden": "hidden", "rank": "rank",
             "value_rank": "value rank", "heads": "heads", "budget": "budget", "attention_parameters": "attention a layer",
         }  # fmt: skip
-        table = Table(*columns.values())
-        for row in rows[list(columns)].to_dict("records"):
-            table.add_row(*(_cell(value) for value in row.values()))
-        Console().print(table)
+        show_table(rows[list(columns)].rename(columns=columns), "Published models")
     if figure is not None:
         from rankscope.papers.amsel2024.figures import survey_figure
         from rankscope.report.static import save_static
 
-        figure.mkdir(parents=True, exist_ok=True)
-        for path in save_static(survey_figure(), figure):
+        try:
+            figure.mkdir(parents=True, exist_ok=True)
+            made = save_static(survey_figure(), figure)
+        except OSError as error:
+            raise InputError(
+                f"--figure {figure}: {error.strerror or error}. Name a folder to write in."
+            ) from None
+        for path in made:
             Console(stderr=True).print(f"Figure: {path}", soft_wrap=True)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import pandas as pd
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from rankscope import theory
 from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.tables import show_table, write_csv
 from rankscope.core import InputError
 
 EXACT_IN_JSON = 2**53
@@ -38,12 +37,19 @@ def bound(
         raise InputError(
             "bound needs a question: pass --error for the least heads, or --heads for the floor."
         )
+    if rank > dim:
+        raise InputError(f"--rank {rank}: a head in dimension {dim} has no more than rank {dim}. Lower it.")
     least = None if error is None else theory.min_heads(dim, rank, error, values, certified)
     floor = None if heads is None else _floor(dim, rank, heads, values, certified)
     if as_json:
         asked = None if error is None else float(Fraction(error))
         numbers = {"dim": dim, "rank": rank, "heads": heads, "error": asked, "values": values}
-        answer = {**numbers, "certified": certified, "min_heads": least, "error_floor": floor}
+        answer = {
+            **numbers,
+            "certified": certified,
+            "min_heads": _known(least, certified),
+            "error_floor": floor,
+        }
         emit(json.dumps({name: _exact(value) for name, value in answer.items()}))
         return
     how = _how(certified)
@@ -88,13 +94,13 @@ def plan(
         context=context,
     )
     if csv is not None:
-        _write(table, csv)
+        write_csv(table, csv)
     if as_json:
         rows = [{name: _exact(value) for name, value in row.items()} for row in table.to_dict("records")]
         emit(json.dumps({"covers": theory.COVERS, "rows": rows}, ensure_ascii=False))
         return
     best = table.groupby("rank", sort=False).head(1)
-    Console().print(_plan_table(best, error))
+    show_table(_plan_table(best, error), f"Layers of dimension {dim}")
     kept = f"; all of them are in {csv}" if csv else " (--csv FILE or --json for all of them)"
     emit(f"{len(best)} of {len(table)} layers: of every rank the value rank with the least floor{kept}.")
     emit(theory.COVERS)
@@ -113,32 +119,35 @@ def _down(floor: float) -> str:
     return f"{Context(prec=6, rounding=ROUND_FLOOR).create_decimal(floor):g}"
 
 
-def _plan_table(rows: pd.DataFrame, error: str) -> Table:
-    names = ("rank", "heads", "value rank", "params", "KV bytes", "FLOPs", "floor", "least heads")
-    table = Table(*names, f"error {error}", "nearest published model")
-    for column in table.columns[:8]:
-        column.justify, column.no_wrap = "right", True
-    for row in rows.to_dict("records"):
-        sizes = (row[name] for name in ("rank", "heads", "value_rank", "params", "kv_bytes", "flops"))
-        table.add_row(
-            *(_cell(size) for size in sizes),
-            f"{row['floor']:.4f}",
-            _cell(row["min_heads"]),
-            "excluded" if row["excluded"] else "open",
-            row["nearest_model"],
-        )
-    return table
-
-
-def _write(table: pd.DataFrame, path: Path) -> None:
-    try:
-        table.to_csv(path, index=False)
-    except OSError as problem:
-        raise InputError(f"Cannot write {path}: {problem.strerror}. Choose another --csv.") from None
+def _plan_table(rows: pd.DataFrame, error: str) -> pd.DataFrame:
+    sizes = {
+        "rank": "rank", "heads": "heads", "value_rank": "value_rank", "params": "params", "kv_bytes": "KV_bytes",
+        "flops": "FLOPs",
+    }  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                **{shown: row[name] for name, shown in sizes.items()},
+                "floor": round(row["floor"], 4),
+                "least_heads": _cell(row["min_heads"]),
+                f"error_{error}": "excluded" if row["excluded"] else "open",
+                "nearest_published model": row["nearest_model"],
+            }
+            for row in rows.to_dict("records")
+        ],
+        dtype=object,
+    )
 
 
 def _how(certified: bool) -> str:
     return "proved by ball arithmetic" if certified else "float64"
+
+
+def _known(heads: int | None, certified: bool) -> int | str | None:
+    """The least heads for JSON, rounded to the digits that float64 has."""
+    if heads is None or certified or heads < LONG_NUMBER:
+        return heads
+    return _short(heads, digits=10)
 
 
 def _least(heads: int, certified: bool) -> str:

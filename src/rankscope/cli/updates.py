@@ -52,7 +52,8 @@ def updates(
     budget: Annotated[
         int | None,
         typer.Option(
-            help="Parameters an adapter may have: adds its rule to the table, and uses it without --rule."
+            help="Parameters that LoRA's factors may have, tensors kept whole aside: adds its rule to the table, and uses "
+            "it without --rule."
         ),
     ] = None,
     device: Device = "cpu",

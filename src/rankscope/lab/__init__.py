@@ -12,12 +12,12 @@ from rankscope.lab.claim import (
     judge,
     paper_claim,
 )
-from rankscope.lab.experiment import Cell, Experiment, Grid, Outcome, Progress
+from rankscope.lab.experiment import MISSING, Cell, Experiment, Grid, Outcome, Progress
 from rankscope.lab.paper import Paper, Scale
 from rankscope.lab.runner import run
 from rankscope.lab.store import Store
 
 __all__ = [
-    "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Experiment", "Grid", "Judgement", "Outcome",
-    "Paper", "Progress", "Scale", "Store", "Verdict", "judge", "paper_claim", "run",
+    "MISSING", "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Experiment", "Grid", "Judgement",
+    "Outcome", "Paper", "Progress", "Scale", "Store", "Verdict", "judge", "paper_claim", "run",
 ]  # fmt: skip

@@ -38,6 +38,10 @@ class Cell:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 
+MISSING = "missing"
+"""A record's field that says what the machine lacks, where an experiment could not be run."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one cell yields: records (rows of the table) and arrays for the figures."""

@@ -80,6 +80,7 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
                 yield Crew(pool, signals)
             except BaseException:
                 signals.stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
     except BrokenProcessPool:
         raise RankscopeError(

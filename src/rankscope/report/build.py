@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rankscope.core import InputError, suggest
-from rankscope.lab import Claim, Experiment, Paper, Scale, Store, judge
+from rankscope.lab import MISSING, Claim, Experiment, Judgement, Paper, Scale, Store
 from rankscope.lab.paper import Results
-from rankscope.report.html import Section
-from rankscope.report.results import results_section
+from rankscope.report.html import Section, Unfinished
+from rankscope.report.results import Part, coverage, judged, results_section
+
+SMOKE = "Scale smoke is a few seconds of everything: it tries the machinery, and its verdicts say nothing about the paper."
 
 
 @dataclass(frozen=True)
@@ -61,25 +63,39 @@ class Selection:
 
 def sections(selection: Selection, store: Store) -> list[Section]:
     """What the store has for the selection; claims without a finished cell are left out."""
-    provenance = store.provenance()
+    provenance, finished = store.provenance(), store.finished()
     made = []
     for paper in selection.papers:
-        experiments = selection.experiments(paper)
-        tables = {experiment.name: store.table(experiment) for experiment in experiments}
-        tables = {name: table for name, table in tables.items() if len(table)}
-        keys = {cell.key() for experiment in experiments for cell in experiment.cells()}
+        parts, lacking = {}, {}
+        for experiment in selection.experiments(paper):
+            table = store.table(experiment)
+            if MISSING in table:
+                lacking[experiment.name] = table[MISSING].iloc[0]
+            elif len(table):
+                missing = [cell for cell in experiment.cells() if cell.key() not in finished]
+                parts[experiment.name] = Part(experiment, table, missing)
+        claims = [claim for claim in selection.claims(paper) if claim.experiment in {*parts, *lacking}]
+        found = [
+            judged(claim, parts[claim.experiment]) if claim.experiment in parts else Unfinished(claim, ())
+            for claim in claims
+        ]
+        keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
+        notes = [SMOKE] * (selection.scale is Scale.SMOKE)
+        notes += [f"{name} is not run: {why}." for name, why in lacking.items()]
         made.append(
             Section(
                 paper=paper,
                 scale=selection.scale.value,
-                judgements=[
-                    judge(c, tables[c.experiment]) for c in selection.claims(paper) if c.experiment in tables
-                ],
-                figures=paper.figures(Results(tables, store.arrays)),
+                judgements=[one for one in found if isinstance(one, Judgement)],
+                figures=paper.figures(
+                    Results({name: part.table for name, part in parts.items()}, store.arrays)
+                ),
                 provenance=provenance[provenance["key"].isin(keys)],
+                notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
+                unfinished=[one for one in found if isinstance(one, Unfinished)],
             )
         )
-    return [section for section in made if section.judgements]
+    return [section for section in made if section.judgements or section.unfinished]
 
 
 def with_results(made: Sequence[Section], folder: Path | None) -> list[Section]:

@@ -91,9 +91,11 @@ def _curve(series: Series, colour: str, dash: palette.Dash) -> Iterator[Any]:
         if len(series.x) > 40 or series.paper
         else "lines+markers"
     )
+    hollow = series.paper and series.mark is Mark.POINTS  # what is measured may lie at the same place
     yield go.Scatter(
         x=list(series.x), y=list(series.y), name=name, mode=mode, error_y=errors,
-        marker={"color": colour, "size": 8}, line={"color": colour, "dash": dash.plotly},
+        marker={"color": colour, "size": 12 if hollow else 8, "symbol": "circle-open" if hollow else "circle"},
+        line={"color": colour, "dash": dash.plotly},
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """One self-contained page: verdicts, charts, settings and provenance. It opens from disk with no network."""
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -44,14 +45,13 @@ class Section:
     suffix: str = ""
 
 
-def write_report(folder: Path, sections: Sequence[Section], *, name: str = "index") -> Path:
-    """Write the page and, under figures/, every figure as PNG and PDF. The page is replaced in one move."""
-    pictures = folder / "figures"
-    pictures.mkdir(parents=True, exist_ok=True)
-    _draw([figure for section in sections for figure in section.figures], pictures)
-    return write_page(
-        folder / f"{name}.html", "page.html.jinja", sections=[_section(section) for section in sections]
-    )
+def write_report(folder: Path, sections: Sequence[Section], *, name: str | None = None) -> Path:
+    """Write the run's page, or one of another name, and every figure as PNG and PDF. The page is replaced in one move."""
+    pictures = f"figures/{name}" if name else "figures"  # another page may be of another scale
+    (folder / pictures).mkdir(parents=True, exist_ok=True)
+    _draw([figure for section in sections for figure in section.figures], folder / pictures)
+    made = [_section(section) for section in sections]
+    return write_page(folder / f"{name or 'index'}.html", "page.html.jinja", sections=made, pictures=pictures)
 
 
 def write_page(path: Path, template: str, **values: object) -> Path:
@@ -137,4 +137,10 @@ def _shared(settings: Sequence[dict[str, dict[str, object]]]) -> tuple[dict[str,
                 if text not in seen:
                     seen.append(text)
     one = {name: seen[0] for name, seen in values.items() if len(seen) == 1}
-    return one, {name: ", ".join(seen) for name, seen in values.items() if len(seen) > 1}
+    return one, {name: ", ".join(sorted(seen, key=_rank)) for name, seen in values.items() if len(seen) > 1}
+
+
+def _rank(text: str) -> tuple[float, str]:
+    """Numbers by size, then all else by its letters."""
+    value = json.loads(text)
+    return (value if isinstance(value, int | float) else math.inf), text

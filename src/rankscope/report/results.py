@@ -28,7 +28,7 @@ class Part:
     experiment: Experiment
     table: pd.DataFrame
     missing: Sequence[Cell]
-    others: int
+    others: int = 0
 
 
 def results_section(paper: Paper, folder: Path) -> Section | None:
@@ -40,7 +40,7 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
     if not parts:
         return None
     cells = cells[cells["key"].isin({key for part in parts.values() for key in part.table["cell"]})]
-    judged = [_judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts]
+    found = [judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts]
     notes = [note for part in parts.values() for note in _notes(part, cells)]
     figures, whole = _figures(paper, {name: part.table for name, part in parts.items()})
     if not whole:
@@ -48,11 +48,11 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
     return Section(
         paper=paper,
         scale=Scale.PAPER.value,
-        judgements=[found for found in judged if isinstance(found, Judgement)],
+        judgements=[one for one in found if isinstance(one, Judgement)],
         figures=[replace(figure, id=figure.id + SUFFIX) for figure in figures if figure.experiments],
         provenance=cells,
         notes=notes,
-        unfinished=[found for found in judged if isinstance(found, Unfinished)],
+        unfinished=[one for one in found if isinstance(one, Unfinished)],
         suffix=SUFFIX,
     )
 
@@ -71,7 +71,7 @@ def _parts(paper: Paper, folder: Path, known: Collection[str]) -> Iterator[Part]
             yield Part(experiment, rows, missing, table["cell"].nunique() - len(here))
 
 
-def _judged(claim: Claim, part: Part) -> Judgement | Unfinished:
+def judged(claim: Claim, part: Part) -> Judgement | Unfinished:
     """The verdict, unless cells that have not been run could change a check.
 
     They are given rows, once without values and once with another cell's. A check that comes out the same all three
@@ -117,6 +117,18 @@ def _filled(part: Part, values: Mapping[Any, Any]) -> pd.DataFrame:
 def _notes(part: Part, provenance: pd.DataFrame) -> Iterator[str]:
     """How much of the experiment was run, and by what."""
     experiment, cells = part.experiment, provenance[provenance["experiment"] == part.experiment.name]
+    yield coverage(part)
+    for (device, dtype, torch, version, commit), rows in cells.groupby(MADE_BY, sort=False):
+        days = sorted({str(finished)[:10] for finished in rows["finished_at"]})
+        yield (
+            f"{experiment.name}: {len(rows)} cells on {device}, {dtype}, torch {torch}, rankscope {version}, "
+            f"commit {commit}: {rows['seconds'].sum():,.0f} s, finished {' to '.join(dict.fromkeys((days[0], days[-1])))}."
+        )
+
+
+def coverage(part: Part) -> str:
+    """How much of the experiment was run."""
+    experiment = part.experiment
     done = experiment.size - len(part.missing)
     text = f"{experiment.name}: {done} of {experiment.size} cells were run."
     if part.missing:
@@ -125,13 +137,7 @@ def _notes(part: Part, provenance: pd.DataFrame) -> Iterator[str]:
         text += f" Not run: {'; '.join(boxes({**axes, 'seed': experiment.grid.seeds}, points))}."
     if part.others:
         text += f" The folder has {part.others} more cells, of other settings; they are not shown."
-    yield text
-    for (device, dtype, torch, version, commit), rows in cells.groupby(MADE_BY, sort=False):
-        days = sorted({str(finished)[:10] for finished in rows["finished_at"]})
-        yield (
-            f"{experiment.name}: {len(rows)} cells on {device}, {dtype}, torch {torch}, rankscope {version}, "
-            f"commit {commit}: {rows['seconds'].sum():,.0f} s, finished {' to '.join(dict.fromkeys((days[0], days[-1])))}."
-        )
+    return text
 
 
 def boxes(axes: Mapping[str, Sequence[Hashable]], points: Collection[tuple[Hashable, ...]]) -> list[str]:

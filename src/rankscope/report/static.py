@@ -86,7 +86,7 @@ def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> 
         ]
     if series.mark is Mark.BAR:
         axis.bar(x, y, color=colour, yerr=errors, capsize=3, label=series.name)
-    elif series.paper:
+    elif series.paper and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
     elif len(x) > 12 and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, label=series.name)
@@ -102,7 +102,8 @@ def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> 
             yerr=errors,
             color=colour,
             marker="o",
-            markersize=4,
+            markersize=8 if series.paper else 4,
+            markerfacecolor="none" if series.paper else colour,
             linestyle=line,
             capsize=3,
             label=series.name,

@@ -114,6 +114,10 @@ def _checked(batches: list[dict[str, Tensor]], source: Source, file: Path) -> li
             raise InputError(
                 f"{file}: rows of {tokens.shape[1]} tokens, and the model takes {most}. Cut them."
             )
+        if tokens.shape[1] < 2 and "labels" not in batch:
+            raise InputError(
+                f"{file}: a row of one token has nothing to predict. Give rows of at least 2 tokens."
+            )
         worst = _outside(tokens, size) if isinstance(size, int) else None
         if worst is not None:
             raise InputError(

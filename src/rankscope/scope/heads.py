@@ -59,7 +59,12 @@ class HeadScope:
             f"{found['mean_ov_used']:.0%} in OV on average (effective over nominal rank).",
             f"Rank is wasted (below {found['wasted_below']:.0%} in both) in {_listed(found['wasted'])}.",
             f"At the ceiling (from {found['ceiling_from']:.0%} in either): {_listed(found['ceiling'])}.",
-            f"Least used: {found['least_used_layer']}; most used: {found['most_used_layer']}.",
+            "Lowest: "
+            + "; ".join(
+                f"{low['head']} in {name} ({low['used']:.1%})" for name, low in found["lowest"].items()
+            )
+            + ".",
+            f"Least used layer: {found['least_used_layer']}; most used: {found['most_used_layer']}.",
         ]
 
 
@@ -154,9 +159,16 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
         "wasted": _names(wasted),
         "ceiling_from": CEILING_FROM,
         "ceiling": _names(ceiling),
+        "lowest": {name.upper(): _lowest(table, f"{name}_used") for name in ("qk", "ov")},
         "least_used_layer": str(used.idxmin()),
         "most_used_layer": str(used.idxmax()),
     }
+
+
+def _lowest(table: pd.DataFrame, column: str) -> dict[str, Any]:
+    """The head with the least in a column."""
+    row = table.loc[[table[column].idxmin()]]
+    return {"head": _names(row)[0], "used": float(row[column].iloc[0])}
 
 
 def _listed(names: list[str]) -> str:

@@ -11,6 +11,9 @@ from rankscope.lab.paper import Results
 from rankscope.papers.amsel2024.survey import survey
 
 PUBLISHED_DIM = 64
+PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400.0, 8: 1530.0, 64: 1470.0}}
+"""What the talk's full-rank heads learn, by budget."""
+
 MEANS = "Mean over seeds with its 95% interval."
 UNTRAINED = (
     "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
@@ -61,14 +64,17 @@ def _identity(table: pd.DataFrame) -> Figure | None:
 
     def panel(title: str, y_label: str, column: str) -> Panel:
         points = curve("measured", full, "budget", column, mark=Mark.POINTS, labels=True)
-        return Panel(title, "heads of full rank", y_label, [points])
+        talk = PUBLISHED_IDENTITY.get(column, {}) if int(full["dim"].iloc[0]) == PUBLISHED_DIM else {}
+        drawn = [str(budget) for budget in talk if str(budget) in points.x]
+        theirs = Series("talk", drawn, [talk[int(budget)] for budget in drawn], mark=Mark.POINTS, paper=True)
+        return Panel(title, "heads of full rank", y_label, [points, *([theirs] if drawn else [])])
 
     return Figure(
         id="amsel2024-identity",
         title="What full rank learns: W_KᵀW_Q against −c·I",
         paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the "
         "Frobenius norm is about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
-        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} {_sizes(table)}",
+        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} {_identity_sizes(table)}",
         panels=(
             panel("angle to the identity", "degrees", "angle"),
             panel("Frobenius norm", "norm", "norm"),
@@ -76,6 +82,15 @@ def _identity(table: pd.DataFrame) -> Figure | None:
         ),
         experiments=("amsel2024/figure1",),
     )  # fmt: skip
+
+
+def _identity_sizes(table: pd.DataFrame) -> str:
+    if int(table["dim"].iloc[0]) != PUBLISHED_DIM:
+        return _sizes(table)
+    return (
+        "Grey: the talk's values, read off its plot. Its norms are an eighth to a fifth of the Frobenius norms here; of a "
+        "multiple of the identity the spectral norm is an eighth of the other."
+    )
 
 
 def _positions(table: pd.DataFrame) -> Figure:
@@ -181,11 +196,13 @@ def survey_figure() -> Figure:
         id="amsel2024-survey",
         title="Rank stands still while dim grows",
         paper_says="Dim and layers grow like crazy; rank is always on the order of 100, and heads = dim/rank.",
-        caption="A point a model: the talk's table, and further public models. Grey: rank = dim, a full-rank head.",
+        caption="A point a model: the talk's table, and further public models. The line is rank = dim, a full-rank head.",
         panels=(
             Panel("rank of a head against dim", "dim", "rank",
-                  [*(Series(name, [float(d) for d in rows["dim"]], [float(r) for r in rows["rank"]], mark=Mark.POINTS)
-                     for name, rows in (("the talk's table", table[talk]), ("further models", table[~talk]))),
+                  [*(Series(name, [float(d) for d in rows["dim"]], [float(r) for r in rows["rank"]], mark=Mark.POINTS,
+                            paper=paper)
+                     for name, rows, paper in (("further models", table[~talk], False),
+                                               ("the talk's table", table[talk], True))),
                    Series("rank = dim", [min(dims), max(dims)], [min(dims), max(dims)], paper=True)],
                   log_x=True, log_y=True),
         ),

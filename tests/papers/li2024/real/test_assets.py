@@ -6,10 +6,12 @@ import tarfile
 
 import pytest
 
-from rankscope.lab import Scale, Store, Verdict, judge, run
+from rankscope.lab import Scale, Store, run
 from rankscope.lab.runner import plan
+from rankscope.papers import PAPERS
 from rankscope.papers.li2024.real import CLAIMS, assets, experiments
 from rankscope.papers.li2024.real.experiments import run_cell
+from rankscope.report.build import Selection, sections
 
 
 def without(monkeypatch, *names):
@@ -87,9 +89,11 @@ def test_what_is_missing_is_said_once_and_the_run_goes_on(
     run(plan([lacking], store, "cpu"), store, "cpu")
     table = store.table(lacking)
     assert len(table) == lacking.size
-    judgement = judge(next(claim for claim in CLAIMS if claim.experiment == lacking.name), table)
-    assert judgement.verdict is Verdict.UNDECIDED
-    assert f"not run, {reason}" in judgement.how
+    (section,) = sections(Selection([PAPERS["li2024"]], Scale.SMOKE), store)
+    own = {claim.id for claim in CLAIMS if claim.experiment == lacking.name}
+    assert {one.claim.id for one in section.unfinished} == own
+    assert any(note.startswith(f"{lacking.name} is not run: {reason}") for note in section.notes)
+    assert (section.judgements, section.figures) == ([], [])
     monkeypatch.setattr(module, "missing", lambda: None)
     monkeypatch.setattr(module, "missing_digits", lambda: None)
     complete = experiments(Scale.SMOKE)[place]

@@ -8,8 +8,6 @@ from rankscope.lab.paper import Results
 from rankscope.papers.li2024.real import CLAIMS, figures
 from rankscope.papers.li2024.real.measurement import FRACTIONS, RANKS
 from rankscope.papers.li2024.real.training import Optimizer
-from rankscope.report.charts import chart_html
-from rankscope.report.static import save_static
 
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
 
@@ -118,18 +116,5 @@ def test_every_claim_is_tested():
     assert set(BY_ID) == {f"{name}-{kind.value.lower()}" for name in names for kind in Optimizer}
 
 
-def test_where_nothing_was_run_every_claim_and_figure_says_why(tmp_path):
-    table = pd.DataFrame(
-        [{"optimizer": "SGD", "seed": 0, "cell": "a", "missing": "the weights are missing: do this"}]
-    )
-    for claim in CLAIMS:
-        judgement = judge(claim, table)
-        assert judgement.verdict is Verdict.UNDECIDED
-        assert judgement.how.startswith("not run, the weights are missing: do this")
-    made = figures(Results({"li2024/real": table, "li2024/digits": table}, lambda key: {}))
-    assert {claim.figure for claim in CLAIMS} == {figure.id for figure in made}
-    for figure in made:
-        assert figure.caption == "Not run: the weights are missing: do this."
-        assert save_static(figure, tmp_path)[0].stat().st_size > 1000
-        assert figure.id in chart_html(figure)
+def test_what_was_not_run_has_no_figures():
     assert figures(Results({}, lambda key: {})) == []

@@ -17,7 +17,7 @@ from functools import cache, partial
 from typing import Any, cast
 
 from rankscope.core import Config
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
+from rankscope.lab import MISSING, Cell, Experiment, Grid, Outcome, Progress, Scale
 from rankscope.papers.li2024.real import digits, sentences
 from rankscope.papers.li2024.real.assets import missing, missing_digits
 from rankscope.papers.li2024.real.digits import Digits, SmallVit
@@ -81,7 +81,7 @@ def run_cell(prepare: Prepare, cell: Cell, device: str, tick: Progress) -> Outco
     """One fine-tuning and its measurements; a record that says what is missing where something is."""
     task, train = _parts(cell)
     if task.missing is not None:
-        return Outcome([{"missing": task.missing}])
+        return Outcome([{MISSING: task.missing}])
     classifier, data, test = prepare(task, cell.model, train, cell.seed, device)
     start = {name: value.detach().clone() for name, value in classifier.encoder.named_parameters()}
     fine_tune(classifier, data, train, tick=tick)

@@ -37,7 +37,7 @@ Arrays = dict[str, list[dict[str, Tensor]]]
 
 
 def figures(results: Results) -> Sequence[Figure]:
-    """Figures of both data sets, empty ones that say why where nothing was run, none where it was not asked for."""
+    """Figures of those of both data sets that were run."""
     return [
         figure
         for subject in SUBJECTS
@@ -48,11 +48,6 @@ def figures(results: Results) -> Sequence[Figure]:
 
 def _figures(subject: Subject, results: Results) -> list[Figure]:
     table = results.tables[subject.experiment]
-    if "missing" in table:
-        empty = Panel("not run", "", "", [Series("not run", [], [])])
-        caption = f"Not run: {table['missing'].iloc[0]}."
-        names = [name for name in WORDS if name != "classes" or subject is DIGITS]
-        return [_figure(subject, name, caption, [empty]) for name in names]
     two = table[table["classes"] == CLASSES]
 
     def arrays() -> Arrays:
