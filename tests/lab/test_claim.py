@@ -49,6 +49,15 @@ def test_one_failing_check_fails_the_claim_and_is_the_decisive_one():
     assert judge(claim(good, good), pd.DataFrame()).verdict is Verdict.HOLDS
 
 
+def test_where_a_needed_check_does_not_hold_nothing_is_decided():
+    bad = Check("bad", LOW, AtLeast(0.5))
+    for values, verdict in ((HIGH, Verdict.FAILS), (MIXED, Verdict.UNDECIDED), (LOW, Verdict.UNDECIDED)):
+        ground = Check("ground", values, AtLeast(0.5), needed=True)
+        judgement = judge(claim(ground, bad), pd.DataFrame())
+        assert judgement.verdict is verdict
+        assert judgement.decisive is (bad if verdict is Verdict.FAILS else ground)
+
+
 def test_a_claim_without_a_check_is_a_defect():
     with pytest.raises(ValueError, match="could never fail"):
         judge(claim(), pd.DataFrame())

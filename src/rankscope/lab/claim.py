@@ -73,11 +73,12 @@ def _side(inside: bool, outside: bool) -> Verdict:
 
 @dataclass(frozen=True)
 class Check:
-    """One measured quantity, a value a seed, against its bound."""
+    """One measured quantity, a value a seed, against its bound. What is `needed` is no part of the claim, but its ground."""
 
     what: str
     values: tuple[float, ...]
     bound: AtLeast | AtMost | Between
+    needed: bool = False
 
     @property
     def mean(self) -> float:
@@ -154,7 +155,10 @@ class Judgement:
 
     @property
     def decisive(self) -> Check:
-        """The check that decided: the first that failed, or was undecided, or else the first."""
+        """The check that decided: a needed one that does not hold; the first that failed, or was undecided; the first."""
+        for check in self.checks:
+            if check.needed and check.verdict is not Verdict.HOLDS:
+                return check
         for verdict in (Verdict.FAILS, Verdict.UNDECIDED):
             for check in self.checks:
                 if check.verdict is verdict:
@@ -165,22 +169,27 @@ class Judgement:
     def how(self) -> str:
         """One sentence on how it was decided."""
         check, total = self.decisive, len(self.checks)
+        over = f"(95% interval over {self.seeds} {self.claim.replicas})."
+        if check.needed and check.verdict is not Verdict.HOLDS:
+            return f"Nothing can be said unless this holds: {check} {over}"
         agree = sum(other.verdict is self.verdict for other in self.checks)
         lead = {
             Verdict.HOLDS: f"All {total} checks hold; the first: ",
             Verdict.FAILS: f"{agree} of {total} checks fail: ",
             Verdict.UNDECIDED: f"{agree} of {total} checks undecided: ",
         }[self.verdict]
-        return f"{lead if total > 1 else ''}{check} (95% interval over {self.seeds} {self.claim.replicas})."
+        return f"{lead if total > 1 else ''}{check} {over}"
 
 
 def judge(claim: Claim, table: pd.DataFrame) -> Judgement:
-    """Fails if any check fails, holds if all hold, and is undecided otherwise."""
+    """Fails if any check fails, holds if all hold, and is undecided otherwise, or where one that is needed does not hold."""
     checks = tuple(claim.checks(table))
     if not checks:
         raise ValueError(f"claim {claim.id!r} made no check: its predicate could never fail")
     verdicts = {check.verdict for check in checks}
-    if Verdict.FAILS in verdicts:
+    if any(check.needed and check.verdict is not Verdict.HOLDS for check in checks):
+        verdict = Verdict.UNDECIDED
+    elif Verdict.FAILS in verdicts:
         verdict = Verdict.FAILS
     else:
         verdict = Verdict.HOLDS if verdicts == {Verdict.HOLDS} else Verdict.UNDECIDED

@@ -46,7 +46,9 @@ def _above_rounding(kind: str, column: str) -> Callable[[pd.DataFrame], list[Che
 
 def _kept(table: pd.DataFrame, classes: int) -> list[Check]:
     return [
-        Check(f"accuracy that the update adds, {classes} classes", _gained(table), AtLeast(LEARNED)),
+        Check(
+            f"accuracy that the update adds, {classes} classes", _gained(table), AtLeast(LEARNED), needed=True
+        ),
         Check(
             f"accuracy lost at rank {classes}, {classes} classes",
             _lost(table, f"rank_{classes}"),
@@ -58,7 +60,9 @@ def _kept(table: pd.DataFrame, classes: int) -> list[Check]:
 def _halved(table: pd.DataFrame, classes: int) -> list[Check]:
     half = classes // 2
     return [
-        Check(f"accuracy that the update adds, {classes} classes", _gained(table), AtLeast(LEARNED)),
+        Check(
+            f"accuracy that the update adds, {classes} classes", _gained(table), AtLeast(LEARNED), needed=True
+        ),
         Check(
             f"accuracy lost at rank {half}, {classes} classes",
             _lost(table, f"rank_{half}"),
