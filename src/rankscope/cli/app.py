@@ -15,6 +15,9 @@ USAGE_MISTAKE: type[Exception] = next(
 )
 """The base of all usage errors: click's own or, in newer releases, that of the copy inside typer."""
 
+INTERRUPTED = 130
+"""The exit code of Ctrl-C, and what newer releases of typer make of it."""
+
 app = typer.Typer(
     help="How much rank does attention need? Two papers made executable, every claim with a verdict; and real "
     "checkpoints under the scope.",
@@ -43,8 +46,9 @@ def run_app() -> None:
     except RankscopeError as error:
         _fail(str(error))
     except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
         sys.stderr.write("rankscope: stopped.\n")
-        sys.exit(130)
     sys.exit(code or 0)
 
 

@@ -189,10 +189,10 @@ def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
             bar.stop()
             kept = len(store.finished())
             log.print(
-                f"Stopped. {kept} finished cells are kept in {store.path}; run again to go on.",
+                f"{kept} finished cells are kept in {store.path}; run again to go on.",
                 soft_wrap=True,
             )
-            raise typer.Exit(130) from None
+            raise
 
 
 def _write(out: Path, made: Any, log: Console, name: str | None = None) -> Path:

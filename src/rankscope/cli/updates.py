@@ -124,7 +124,7 @@ def _measured(
             )
     except KeyboardInterrupt:
         if journal is not None:
-            log.print(f"Stopped. What is measured is kept in {journal}; run again to go on.", soft_wrap=True)
+            log.print(f"What is measured is kept in {journal}; run again to go on.", soft_wrap=True)
         raise
 
 
