@@ -1,16 +1,20 @@
 import json
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pandas as pd
 import pytest
 
 from rankscope.cli.lab import _remember
 from rankscope.lab import Scale, Store
+from rankscope.lab.store import FILE
 from rankscope.papers import PAPERS
-from rankscope.report.build import Selection
+from rankscope.report.build import Selection, sections
 from tests.browser import errors
 from tests.report.kept import keep
 
@@ -91,6 +95,26 @@ def test_report_writes_the_page_again(cli, drawn, finished_run, monkeypatch):
     assert {claim["figure"] for claim in json.loads(out) if claim["verdict"]} <= drawn()
 
 
+@pytest.mark.parametrize("share", [2, 5])
+def test_from_part_of_the_cells_come_no_verdicts_and_no_traceback(finished_run, tmp_path, share):
+    shutil.copytree(finished_run, tmp_path / "run")
+    with closing(sqlite3.connect(tmp_path / "run" / FILE)) as database:
+        keys = [key for (key,) in database.execute("SELECT key FROM cells ORDER BY key")]
+        database.executemany("DELETE FROM cells WHERE key = ?", [(key,) for key in keys[::share]])
+        database.commit()
+    store = Store(tmp_path / "run")
+    selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 2)
+    (section,) = sections(selection, store)
+    whole = {
+        e.name
+        for e in selection.experiments(PAPERS["li2024"])
+        if {c.key() for c in e.cells()} <= store.finished()
+    }
+    assert {judgement.claim.experiment for judgement in section.judgements} <= whole
+    assert len(section.unfinished) > 20
+    assert any("cells were run. Not run: " in note for note in section.notes)
+
+
 @pytest.mark.parametrize("columns", [80, 140])
 def test_verdicts_are_readable_in_a_terminal(cli, drawn, finished_run, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -117,7 +141,7 @@ def test_strict_makes_a_failing_claim_an_exit_code(cli, drawn, monkeypatch, fini
         judgement = judge(claim, table)
         return judgement.__class__(**{**judgement.__dict__, "verdict": Verdict.FAILS})
 
-    monkeypatch.setattr("rankscope.report.results.judge", fail)
+    monkeypatch.setattr("rankscope.report.build.judge", fail)
     args = (*SMOKE, "--out", finished_run, "--only", "li2024.fig2")
     assert cli(*args)[0] == 0
     assert cli(*args, "--strict")[0] == 1
@@ -147,17 +171,17 @@ def test_a_piece_has_a_page_without_verdicts_that_it_cannot_give(cli, drawn, tmp
     assert cli("export")[0] == 0
 
 
-def test_a_folder_remembers_the_papers_of_one_scale_and_a_piece_changes_nothing(tmp_path):
+def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(tmp_path):
     store, both = Store(tmp_path), [PAPERS["li2024"], PAPERS["amsel2024"]]
 
-    def after(papers, scale, *, whole=True, only=None):
-        _remember(store, Selection(papers, scale, None, only), whole)
+    def after(papers, scale, only=None):
+        _remember(store, Selection(papers, scale, None, only))
         kept = store.note("selection")
         return kept["papers"], kept["scale"]
 
-    assert after(both, Scale.SMOKE, whole=False, only="li2024.fig2") == (["li2024"], "smoke")
+    assert after(both, Scale.SMOKE, "li2024.fig2") == (["li2024"], "smoke")
     assert after(both[1:], Scale.SMOKE) == ([*PAPERS], "smoke")
-    assert after(both, Scale.QUICK, whole=False, only="li2024.fig2") == ([*PAPERS], "smoke")
+    assert after(both, Scale.QUICK, "li2024.fig2") == ([*PAPERS], "smoke")
     assert after(both[:1], Scale.QUICK) == (["li2024"], "quick")
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rankscope.core import RankscopeError
-from rankscope.lab import Grid, Judgement, Scale, Verdict
+from rankscope.lab import AtMost, Check, Grid, Judgement, Scale, Verdict
 from rankscope.papers import PAPERS
 from rankscope.papers.amsel2024.claims import CLAIMS
 from rankscope.papers.amsel2024.experiments import FIG1
@@ -80,6 +80,24 @@ def test_a_claim_is_judged_without_a_cell_just_if_that_cell_cannot_change_its_ch
             assert isinstance(found, Judgement) != changes, (claim.id, cell.point, cell.seed)
             matters += changes
     assert 25 < matters < 75
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_an_extreme_of_all_cells_is_not_known_without_one_of_them(largest):
+    experiment = replace(FIG1, grid=Grid(seed=range(2), rank=(1, 8, 64), layers=(1,), budget=(1,)))
+    cells = experiment.cells()
+    whole = records(cells, talk_error)
+
+    def extreme(table):
+        per_seed = table.groupby("seed")["error"]
+        values = per_seed.max() if largest else per_seed.min()
+        return [Check("extreme", tuple(values), AtMost(2.0))]
+
+    claim = replace(CLAIMS[0], checks=extreme)
+    assert isinstance(judged(claim, Part(experiment, whole, [])), Judgement)
+    here = whole["cell"] == cells[-2].key()
+    some = whole[~here].reset_index(drop=True)
+    assert isinstance(judged(claim, Part(experiment, some, [cells[-2]])), Unfinished)
 
 
 def test_the_best_of_the_ranks_is_not_known_without_one_of_them(tmp_path):

@@ -80,7 +80,7 @@ def reproduce(
         limit_memory(device, memory)
     store = Store(out)
     whole = only is None and experiment is None
-    _remember(store, selection, whole)
+    _remember(store, selection)
     log = Console(stderr=True)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     with log.status("measuring group sizes"):
@@ -137,6 +137,9 @@ def export(
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     for name, rows in export_tables(target, experiments, store, add=to is not None, csv=csv).items():
         emit(f"{target / name}.parquet{', .csv' * csv}: {rows} rows")
+    others = store.finished() - {cell.key() for experiment in experiments for cell in experiment.cells()}
+    if others:
+        emit(f"Left out: {len(others)} cells of other scales or settings than {out}'s last run.")
 
 
 @app.command()
@@ -224,10 +227,10 @@ def _existing(out: Path) -> Store:
     return Store(out)
 
 
-def _remember(store: Store, selection: Any, whole: bool) -> None:
-    """What the folder's page is of: runs of one scale add their papers; a single claim or piece begins a page, no more."""
+def _remember(store: Store, selection: Any) -> None:
+    """What the folder's page and tables are of: runs of one scale add their papers; a single claim begins a page, no more."""
     known = store.note("selection")
-    if known is not None and not whole:
+    if known is not None and selection.only is not None:
         return
     papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
     if known is not None and (known["scale"], known["seeds"]) == (selection.scale.value, selection.seeds):

@@ -4,11 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pandas as pd
+
 from rankscope.core import InputError, suggest
-from rankscope.lab import MISSING, Claim, Experiment, Judgement, Paper, Scale, Store
+from rankscope.lab import MISSING, Claim, Experiment, Judgement, Paper, Scale, Store, judge
+from rankscope.lab.figure import Figure
 from rankscope.lab.paper import Results
 from rankscope.report.html import Section, Unfinished
-from rankscope.report.results import Part, coverage, judged, results_section
+from rankscope.report.results import Part, coverage, results_section
+
+Tables = Mapping[str, pd.DataFrame]
 
 SMOKE = "Scale smoke is a few seconds of everything: it tries the machinery, and its verdicts say nothing about the paper."
 
@@ -35,6 +40,8 @@ class Selection:
         names = [e.name for paper in self.papers for e in paper.experiments(self.scale)]
         if self.experiment is not None and self.experiment not in names:
             raise InputError(f"No experiment {self.experiment!r}. {suggest(self.experiment, names)}")
+        if self.only is not None and self.experiment is not None:
+            raise InputError("--only and --experiment both say what to run: give one of them.")
         if self.where and self.experiment is None:
             raise InputError("--where cuts one experiment's grid: name it with --experiment.")
 
@@ -62,7 +69,7 @@ class Selection:
 
 
 def sections(selection: Selection, store: Store) -> list[Section]:
-    """What the store has for the selection; claims without a finished cell are left out."""
+    """What the store has for the selection: verdicts where every cell was run; nothing of claims without a finished one."""
     provenance, finished = store.provenance(), store.finished()
     made = []
     for paper in selection.papers:
@@ -75,8 +82,10 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 missing = [cell for cell in experiment.cells() if cell.key() not in finished]
                 parts[experiment.name] = Part(experiment, table, missing)
         claims = [claim for claim in selection.claims(paper) if claim.experiment in {*parts, *lacking}]
+        tables = {name: part.table for name, part in parts.items()}
+        whole = {name: tables[name] for name, part in parts.items() if not part.missing}
         found = [
-            judged(claim, parts[claim.experiment]) if claim.experiment in parts else Unfinished(claim, ())
+            judge(claim, whole[claim.experiment]) if claim.experiment in whole else Unfinished(claim, ())
             for claim in claims
         ]
         keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
@@ -87,15 +96,23 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 paper=paper,
                 scale=selection.scale.value,
                 judgements=[one for one in found if isinstance(one, Judgement)],
-                figures=paper.figures(
-                    Results({name: part.table for name, part in parts.items()}, store.arrays)
-                ),
+                figures=_figures(paper, tables, whole, store),
                 provenance=provenance[provenance["key"].isin(keys)],
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
             )
         )
     return [section for section in made if section.judgements or section.unfinished]
+
+
+def _figures(paper: Paper, tables: Tables, whole: Tables, store: Store) -> Sequence[Figure]:
+    """The paper's figures; where one cannot be drawn from part of a grid, those of whole grids."""
+    try:
+        return paper.figures(Results(tables, store.arrays))
+    except (LookupError, ValueError, TypeError):
+        if len(whole) == len(tables):
+            raise
+        return paper.figures(Results(whole, store.arrays))
 
 
 def with_results(made: Sequence[Section], folder: Path | None) -> list[Section]:

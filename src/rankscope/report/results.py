@@ -4,7 +4,6 @@ import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from torch import Tensor
@@ -17,6 +16,9 @@ from rankscope.report.tables import CELLS, read_table, table_name
 
 SUFFIX = "-paper"
 """Ends every id of the section: the same figures and claims may stand on the page at another scale."""
+
+HUGE = 1e6
+"""Beyond what is measured."""
 
 MADE_BY = ["device", "dtype", "torch", "version", "commit_id"]
 
@@ -74,16 +76,19 @@ def _parts(paper: Paper, folder: Path, known: Collection[str]) -> Iterator[Part]
 def judged(claim: Claim, part: Part) -> Judgement | Unfinished:
     """The verdict, unless cells that have not been run could change a check.
 
-    They are given rows, once without values and once with another cell's. A check that comes out the same all three
-    times looks at none of them.
+    They are given another cell's rows: with its own values, without any, and with very large and very small ones. A check
+    that comes out the same every time looks at none of them.
     """
     if not part.missing:
         return judge(claim, part.table)
-    nothing = dict.fromkeys(part.table.columns, math.nan)
-    another = part.table.iloc[0].to_dict()
-    made, *filled = (
-        _checks(claim, table) for table in (part.table, _filled(part, nothing), _filled(part, another))
+    made, own, none, *extreme = (
+        _checks(claim, table)
+        for table in (
+            part.table,
+            *(_filled(part, value) for value in (None, math.nan, HUGE, 1 / HUGE, -HUGE)),
+        )
     )
+    filled = [own, none, *filter(None, extreme)]  # what is measured may have no such value
     if made and all(checks.keys() == made.keys() for checks in filled):
         return judge(claim, part.table)
     so_far = [check for said, check in made.items() if all(said in checks for checks in filled)]
@@ -94,22 +99,27 @@ def _checks(claim: Claim, table: pd.DataFrame) -> dict[str, Check]:
     """The checks by all that they say; none where the table has too little for them."""
     try:
         return {repr(check): check for check in claim.checks(table)}
-    except (LookupError, ValueError):
+    except (LookupError, ValueError, TypeError, ArithmeticError):
         return {}
 
 
-def _filled(part: Part, values: Mapping[Any, Any]) -> pd.DataFrame:
-    """The table with a row for every missing cell: its settings and its place on the grid, and `values` elsewhere."""
+def _filled(part: Part, value: float | None) -> pd.DataFrame:
+    """The table with another cell's rows for every missing one, at its own place, and `value` for every number measured."""
+    table = part.table
+    donor = table[table["cell"] == table["cell"].iloc[0]].to_dict("records")
+    numbers = "" if value is None else "fiu" if math.isnan(value) else "f"
+    measured = {name for name in table if table[name].dtype.kind in numbers}
     rows = []
     for cell in part.missing:
-        settings = {name: value for fields in cell.settings().values() for name, value in fields.items()}
-        row = {**settings, **dict(cell.point), "seed": cell.seed, "cell": cell.key()}
-        rows.append({name: row.get(str(name), value) for name, value in values.items()})
-    whole = pd.concat([part.table.astype(object), pd.DataFrame(rows).astype(object)], ignore_index=True)
+        settings = {name: found for fields in cell.settings().values() for name, found in fields.items()}
+        own = {**settings, **dict(cell.point), "seed": cell.seed, "cell": cell.key()}
+        rows += [
+            {name: own.get(str(name), value if name in measured else found) for name, found in row.items()}
+            for row in donor
+        ]
+    whole = pd.concat([table.astype(object), pd.DataFrame(rows).astype(object)], ignore_index=True)
     kinds = {
-        name: kind
-        for name, kind in part.table.dtypes.items()
-        if kind.kind == "f" or whole[name].notna().all()
+        name: kind for name, kind in table.dtypes.items() if kind.kind == "f" or whole[name].notna().all()
     }
     return whole.astype(kinds)  # elsewhere a whole number stays one beside what is missing
 
