@@ -5,6 +5,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from torch import Tensor
 
@@ -98,7 +99,8 @@ def judged(claim: Claim, part: Part) -> Judgement | Unfinished:
 def _checks(claim: Claim, table: pd.DataFrame) -> dict[str, Check]:
     """The checks by all that they say; none where the table has too little for them."""
     try:
-        return {repr(check): check for check in claim.checks(table)}
+        with np.errstate(all="ignore"):  # of values that nothing was measured to have
+            return {repr(check): check for check in claim.checks(table)}
     except (LookupError, ValueError, TypeError, ArithmeticError):
         return {}
 
