@@ -137,10 +137,12 @@ def _shared(settings: Sequence[dict[str, dict[str, object]]]) -> tuple[dict[str,
                 if text not in seen:
                     seen.append(text)
     one = {name: seen[0] for name, seen in values.items() if len(seen) == 1}
-    return one, {name: ", ".join(sorted(seen, key=_rank)) for name, seen in values.items() if len(seen) > 1}
+    return one, {
+        name: ", ".join(sorted(seen, key=_by_size)) for name, seen in values.items() if len(seen) > 1
+    }
 
 
-def _rank(text: str) -> tuple[float, str]:
+def _by_size(text: str) -> tuple[float, str]:
     """Numbers by size, then all else by its letters."""
     value = json.loads(text)
     return (value if isinstance(value, int | float) else math.inf), text

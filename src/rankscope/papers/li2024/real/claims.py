@@ -144,7 +144,7 @@ def _values(table: pd.DataFrame, column: "pd.Series[float]") -> tuple[float, ...
     return per_seed(table.assign(value=column), "value")
 
 
-def where_run(optimizer: Optimizer, checks: Callable[[pd.DataFrame], list[Check]]) -> Checks:
+def of_optimizer(optimizer: Optimizer, checks: Callable[[pd.DataFrame], list[Check]]) -> Checks:
     """The checks on the cells of one optimizer."""
     return lambda table: checks(table[table["optimizer"] == optimizer.value])
 
@@ -201,7 +201,7 @@ CLAIMS = tuple(
         value,
         subject.name,
         f"{subject.name}-{figure}",
-        where_run(optimizer, checks),
+        of_optimizer(optimizer, checks),
     )
     for subject in SUBJECTS
     for optimizer in Optimizer
