@@ -32,11 +32,10 @@ ROWS = 64
 """Most tokens of a block on the matrix units. A program takes that many positions, whole samples; up to rank 16 twice that."""
 
 LANES = 128
-QUERIES = 16
-"""Most queries that a thread keeps in registers; half as many in the forward of rank > 1, which then runs more threads."""
+"""Threads of a program by products. A sample has one, or several that share its queries: at most a warp's 32."""
 
-MOST_POSITIONS = 65_535 * ROWS // 2
-"""Samples times tokens, or 16, on the matrix units: a launch has 65,535 programs along an axis, each for ROWS/2 or more."""
+MOST_PROGRAMS = 65_535
+"""Along an axis of a launch."""
 
 
 def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
@@ -54,9 +53,13 @@ def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
 
 def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1) -> bool:
     """Whether the kernel takes such heads, over so many samples."""
-    short = tokens <= LONGEST
-    few = token_first(max(ranks)) or samples * max(tokens, SMALLEST_SIDE) <= MOST_POSITIONS
-    return max(ranks) <= LARGEST_RANK and short and few and dtype in KINDS
+    few = samples * max(tokens, SMALLEST_SIDE) <= min(most_positions(rank) for rank in ranks)
+    return max(ranks) <= LARGEST_RANK and tokens <= LONGEST and few and dtype in KINDS
+
+
+def most_positions(rank: int) -> int:
+    """Of samples times tokens, or 16: what one launch's programs take, with 4 queries a lane or ROWS/2 a program at least."""
+    return MOST_PROGRAMS * (4 * LANES if token_first(rank) else ROWS // 2)
 
 
 def token_first(rank: int) -> bool:
@@ -85,12 +88,11 @@ def _forward(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor
     out, lse = _room_for_out(qkv), _room_for_lse(qkv, ranks)
     for group in _groups((*qkv.chunk(3, dim=1), out), lse, ranks, tokens):
         if token_first(group.rank):
-            count = min(tokens, QUERIES if group.rank == 1 else QUERIES // 2)
-            kernels.forward_by_products[group.heads, group.blocks, -(-tokens // count)](
-                *group.arrays, *group.sizes, **group.by_products(count)
+            kernels.forward_by_products[group.heads, group.lane_blocks](
+                *group.arrays, *group.sizes, **group.by_products(min(16, 32 // group.rank))
             )
         else:
-            kernels.forward_by_matrices[group.heads, group.blocks](
+            kernels.forward_by_matrices[group.heads, group.sample_blocks * group.query_blocks](
                 *group.arrays, *group.sizes, **group.by_matrices()
             )
     return out, lse
@@ -106,14 +108,9 @@ def _backward(grad: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[i
     for group in _groups(arrays, lse, ranks, tokens):
         *inputs, pull, to_q, to_k, to_v, level = group.arrays
         if token_first(group.rank):
-            count = min(tokens, QUERIES)
-            grid = group.heads, group.blocks, -(-tokens // count)
-            fixed = group.by_products(count)
-            kernels.backward_by_products[grid](*inputs, level, pull, to_q, to_k, to_v, *group.sizes, **fixed)
-            if count < tokens:
-                kernels.backward_of_keys_by_products[grid](
-                    *inputs, level, pull, to_k, to_v, *group.sizes, **fixed
-                )
+            kernels.backward_by_products[group.heads, group.lane_blocks](
+                *inputs, level, pull, to_q, to_k, to_v, *group.sizes, **group.by_products(8 // group.rank)
+            )
         else:
             kernels.backward_by_matrices[group.heads, group.sample_blocks](
                 *inputs, level, pull, to_q, to_k, to_v, *group.sizes, **group.by_matrices()
@@ -160,9 +157,9 @@ def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
         raise InputError(f"short_attention: {positions} positions are no whole samples of {tokens} tokens.")
     if not fits(ranks, tokens, qkv.dtype, positions // tokens):
         raise InputError(
-            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, at most {MOST_POSITIONS} positions from "
-            f"rank {BY_PRODUCTS + 1} on, float32 or 16 bits; this is rank {max(ranks)}, {positions // tokens} samples of "
-            f"{tokens} tokens, {qkv.dtype}. Use Way.STOCK."
+            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, at most {most_positions(max(ranks)):,} "
+            f"positions, float32 or 16 bits; this is rank {max(ranks)}, {positions // tokens} samples of {tokens} tokens, "
+            f"{qkv.dtype}. Use Way.STOCK."
         )
     if not qkv.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         raise InputError(
@@ -192,8 +189,17 @@ class _Group:
         return self.samples, self.channels // self.rank, between, 1 / math.sqrt(self.rank)
 
     @property
+    def share(self) -> int:
+        """Lanes of a sample by products: each keeps up to 16 queries in registers, or 8 above rank 1."""
+        return power_of_two(-(-self.tokens // (16 if self.rank == 1 else 8)))
+
+    @property
     def lanes(self) -> int:
-        return min(LANES, power_of_two(self.samples))
+        return min(LANES, self.share * power_of_two(self.samples))
+
+    @property
+    def lane_blocks(self) -> int:
+        return -(-self.samples * self.share // self.lanes)
 
     @property
     def rows(self) -> int:
@@ -209,20 +215,20 @@ class _Group:
         return -(-self.samples // self.together)
 
     @property
-    def blocks(self) -> int:
-        """Of samples, or on the matrix units of samples and queries: the second axis of a launch."""
-        if token_first(self.rank):
-            return -(-self.samples // self.lanes)
-        return self.sample_blocks * -(-self.tokens // self.rows)
+    def query_blocks(self) -> int:
+        return -(-self.tokens // self.rows)
 
-    def by_products(self, count: int) -> dict[str, int]:
-        warps = max(1, self.lanes // 32)
+    def by_products(self, keys: int) -> dict[str, int]:
+        """Keys that pass by at a time; and fewer registers than the compiler would take, so that more programs run."""
         return {
             "TOKENS": self.tokens,
             "RANK": self.rank,
-            "COUNT": count,
+            "COUNT": -(-self.tokens // self.share),
+            "SHARE": self.share,
             "LANES": self.lanes,
-            "num_warps": warps,
+            "KEYS": min(self.tokens, keys),
+            "num_warps": max(1, self.lanes // 32),
+            "maxnreg": 128 if self.rank <= 2 else 168,
         }
 
     def by_matrices(self) -> dict[str, int | str]:

@@ -4,8 +4,9 @@ Arrays are (head, channel, position), the heads of all members in a row; between
 its keys and values, `between` numbers, and so with those and with the three gradients. Scores live in base 2:
 s = q·k · scale·log₂e, so that softmax is exp2(s − lse) with lse = log₂ Σ exp2(s).
 
-Rank ≤ 4, by products; positions are (token, sample). A thread owns a sample, some of its queries in registers, and all
-keys pass by. Every load is a run of samples; nothing is padded, no sum crosses threads.
+Rank ≤ 4, by products; positions are (token, sample). SHARE lanes of a warp own a sample, COUNT of its queries each in
+registers, and all keys pass by, KEYS at a time. Every load is a run of samples; nothing is padded. Only the keys' gradients
+are sums over the lanes of a sample.
 
 Larger rank, by matrix units; positions are (sample, token). A program takes a few samples side by side, a batch of small
 products; tokens are padded to 16, 32 or 64, and longer sequences pass by in blocks of 64 keys.
@@ -19,13 +20,16 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _read(array, sample, here, first, samples, TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr):
-    """Channels of COUNT tokens from `first` on, a vector over samples each: token by token, channel by channel."""
+    """Channels of COUNT tokens from `first` on, a vector over lanes each: token by token, channel by channel.
+
+    As they are stored: who turns them to float32 waits for them.
+    """
     found = ()
     for i in tl.static_range(COUNT):
         for c in tl.static_range(RANK):
             at = (c * TOKENS + first + i) * samples + sample
             there = here & (first + i < TOKENS)
-            found = found + (tl.load(array + at, mask=there, other=0.0).to(tl.float32),)
+            found = found + (tl.load(array + at, mask=there, other=0.0),)
     return found
 
 
@@ -43,9 +47,10 @@ def _write(
 
 @triton.jit
 def _times(values, factor, COUNT: tl.constexpr):
+    """Numbers as read, times a factor, in float32."""
     found = ()
     for i in tl.static_range(COUNT):
-        found = found + (values[i] * factor,)
+        found = found + (values[i].to(tl.float32) * factor,)
     return found
 
 
@@ -54,6 +59,15 @@ def _filled(value, LANES: tl.constexpr, COUNT: tl.constexpr):
     found = ()
     for _ in tl.static_range(COUNT):
         found = found + (tl.full([LANES], value, tl.float32),)
+    return found
+
+
+@triton.jit
+def _row(values, i, RANK: tl.constexpr):
+    """Token i's channels, in float32."""
+    found = ()
+    for c in tl.static_range(RANK):
+        found = found + (values[i * RANK + c].to(tl.float32),)
     return found
 
 
@@ -67,153 +81,142 @@ def _dot(start, rows, i, row, RANK: tl.constexpr):
 
 
 @triton.jit
-def _largest_scores(
-    k, queries, sample, here, samples,
-    TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
-    """max over keys of q·k for each query; at rank 1 that is at the largest or the least key."""
-    if RANK == 1:
-        high = tl.full([LANES], float("-inf"), tl.float32)
-        low = tl.full([LANES], float("inf"), tl.float32)
-        for j in tl.range(TOKENS, loop_unroll_factor=8):
-            key = _read(k, sample, here, j, samples, TOKENS, 1, 1)[0]
-            high, low = tl.maximum(high, key), tl.minimum(low, key)
-        most = ()
-        for i in tl.static_range(COUNT):
-            most = most + (tl.maximum(queries[i] * high, queries[i] * low),)
-    else:
-        most = _filled(float("-inf"), LANES, COUNT)
-        for j in tl.range(TOKENS, loop_unroll_factor=8):
-            key = _read(k, sample, here, j, samples, TOKENS, RANK, 1)
-            larger = ()
-            for i in tl.static_range(COUNT):
-                larger = larger + (tl.maximum(most[i], _dot(0.0, queries, i, key, RANK)),)
-            most = larger
-    return most
+def _plus(sums, i, factor, row, RANK: tl.constexpr):
+    """Token i's sums, each channel's with factor · row added."""
+    found = ()
+    for c in tl.static_range(RANK):
+        found = found + (sums[i * RANK + c] + factor * row[c],)
+    return found
+
+
+@triton.jit
+def _over_lanes(values, SHARE: tl.constexpr, LANES: tl.constexpr, COUNT: tl.constexpr):
+    """Sums over the lanes of a sample, in each of them."""
+    found = ()
+    for i in tl.static_range(COUNT):
+        apart = tl.reshape(values[i], [LANES // SHARE, SHARE])
+        total = tl.broadcast_to(tl.sum(apart, axis=1, keep_dims=True), [LANES // SHARE, SHARE])
+        found = found + (tl.reshape(total, [LANES]),)
+    return found
+
+
+@triton.jit
+def _extremes(keys, start, TOKENS: tl.constexpr, KEYS: tl.constexpr):
+    """Least and largest of keys of rank 1: one of them has the largest score, whatever the query."""
+    low = keys[0].to(tl.float32)
+    high = low
+    for j in tl.static_range(1, KEYS):
+        key = keys[j].to(tl.float32)
+        if TOKENS % KEYS:
+            key = tl.where(start + j < TOKENS, key, low)
+        low, high = tl.minimum(low, key), tl.maximum(high, key)
+    return low, high
 
 
 @triton.jit
 def forward_by_products(
     q, k, v, out, lse, samples, heads, between, scale,
-    TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
+    TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, SHARE: tl.constexpr, LANES: tl.constexpr,
+    KEYS: tl.constexpr,
 ):  # fmt: skip
-    """out = v softmax(kᵀq·scale), and lse, for one head, LANES samples and COUNT queries."""
+    """out = v softmax(kᵀq·scale), and lse, for one head and LANES/SHARE samples.
+
+    With every block of keys a query's largest score may grow; what was summed before shrinks accordingly.
+    """
     head = tl.program_id(0).to(tl.int64)
-    sample, first = tl.program_id(1) * LANES + tl.arange(0, LANES), tl.program_id(2) * COUNT
+    lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    sample, first = lane // SHARE, lane % SHARE * COUNT
     here, base = sample < samples, head * RANK * TOKENS * samples
     packed = base + head // heads * between
     queries = _read(q + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
-    queries = _times(queries, scale * LOG2_E, COUNT * RANK)
-    most = _largest_scores(k + packed, queries, sample, here, samples, TOKENS, RANK, COUNT, LANES)
+    most = _filled(float("-inf"), LANES, COUNT)
     total = _filled(0.0, LANES, COUNT)
     mixed = _filled(0.0, LANES, COUNT * RANK)
-    for j in tl.range(TOKENS, loop_unroll_factor=4):
-        key = _read(k + packed, sample, here, j, samples, TOKENS, RANK, 1)
-        value = _read(v + packed, sample, here, j, samples, TOKENS, RANK, 1)
-        totals, mixtures = (), ()
+    for start in range(0, TOKENS, KEYS):
+        keys = _read(k + packed, sample, here, start, samples, TOKENS, RANK, KEYS)
+        values = _read(v + packed, sample, here, start, samples, TOKENS, RANK, KEYS)
+        if RANK == 1:
+            low, high = _extremes(keys, start, TOKENS, KEYS)
+        levels, totals, mixtures = (), (), ()
         for i in tl.static_range(COUNT):
-            weight = tl.exp2(_dot(-most[i], queries, i, key, RANK))
-            totals = totals + (total[i] + weight,)
-            for c in tl.static_range(RANK):
-                mixtures = mixtures + (mixed[i * RANK + c] + weight * value[c],)
-        total, mixed = totals, mixtures
+            query = _times(_row(queries, i, RANK), scale * LOG2_E, RANK)
+            level, scores = most[i], ()
+            if RANK == 1:
+                level = tl.maximum(level, tl.maximum(query[0] * low, query[0] * high))
+            for j in tl.static_range(KEYS):
+                score = _dot(-level if RANK == 1 else 0.0, query, 0, _row(keys, j, RANK), RANK)
+                if TOKENS % KEYS:
+                    score = tl.where(start + j < TOKENS, score, float("-inf"))
+                scores = scores + (score,)
+            for j in tl.static_range(KEYS if RANK > 1 else 0):
+                level = tl.maximum(level, scores[j])
+            shrink = tl.exp2(most[i] - level) if KEYS < TOKENS else 1.0
+            weights = total[i] * shrink
+            mixture = _times(_row(mixed, i, RANK), shrink, RANK)
+            for j in tl.static_range(KEYS):
+                weight = tl.exp2(scores[j] if RANK == 1 else scores[j] - level)
+                weights += weight
+                mixture = _plus(mixture, 0, weight, _row(values, j, RANK), RANK)
+            levels, totals, mixtures = levels + (level,), totals + (weights,), mixtures + mixture
+        most, total, mixed = levels, totals, mixtures
     result, levels = (), ()
     for i in tl.static_range(COUNT):
-        levels = levels + (most[i] + tl.log2(total[i]),)
-        for c in tl.static_range(RANK):
-            result = result + (mixed[i * RANK + c] / total[i],)
+        bits = tl.log2(total[i])
+        levels = levels + (most[i] + bits,)
+        result = result + _times(_row(mixed, i, RANK), tl.exp2(-bits), RANK)
     _write(out + base, result, 1.0, sample, here, first, samples, TOKENS, RANK, COUNT)
     _write(lse + head * TOKENS * samples, levels, 1.0, sample, here, first, samples, TOKENS, 1, COUNT)
 
 
 @triton.jit
-def _slack(pull, made, level, RANK: tl.constexpr, COUNT: tl.constexpr):
-    """−δ and −lse of each query: what the two products of the backward start from."""
-    shared, levels = (), ()
-    for i in tl.static_range(COUNT):
-        own = -pull[i * RANK] * made[i * RANK]
-        for c in tl.static_range(1, RANK):
-            own -= pull[i * RANK + c] * made[i * RANK + c]
-        shared, levels = shared + (own,), levels + (-level[i],)
-    return shared, levels
-
-
-@triton.jit
 def backward_by_products(
     q, k, v, out, lse, grad, grad_q, grad_k, grad_v, samples, heads, between, scale,
-    TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
+    TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, SHARE: tl.constexpr, LANES: tl.constexpr,
+    KEYS: tl.constexpr,
 ):  # fmt: skip
     """With p = softmax and δ = Σ grad·out: ds = p∘(gradᵀv − δ); grad_q = k ds, grad_k = q dsᵀ, grad_v = grad pᵀ.
 
-    COUNT queries pass all keys: that is grad_q. Where COUNT is all of them, grad_k and grad_v are done too. The next
-    key is read before this one's gradients are written, so that no read waits for a write.
+    The next keys are read before these ones' gradients are written, so that no read waits for a write.
     """
     head = tl.program_id(0).to(tl.int64)
-    sample, first = tl.program_id(1) * LANES + tl.arange(0, LANES), tl.program_id(2) * COUNT
+    lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    sample, first = lane // SHARE, lane % SHARE * COUNT
     here, base = sample < samples, head * RANK * TOKENS * samples
     packed = base + head // heads * between
+    keys = _read(k + packed, sample, here, 0, samples, TOKENS, RANK, KEYS)
+    values = _read(v + packed, sample, here, 0, samples, TOKENS, RANK, KEYS)
     queries = _read(q + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
-    queries = _times(queries, scale * LOG2_E, COUNT * RANK)
     pull = _read(grad + base, sample, here, first, samples, TOKENS, RANK, COUNT)
     made = _read(out + base, sample, here, first, samples, TOKENS, RANK, COUNT)
     level = _read(lse + head * TOKENS * samples, sample, here, first, samples, TOKENS, 1, COUNT)
-    shared, levels = _slack(pull, made, level, RANK, COUNT)
+    queries = _times(queries, scale * LOG2_E, COUNT * RANK)
+    pull = _times(pull, 1.0, COUNT * RANK)
+    shared = ()
+    for i in tl.static_range(COUNT):
+        shared = shared + (-_dot(0.0, pull, i, _row(made, i, RANK), RANK),)
     to_q = _filled(0.0, LANES, COUNT * RANK)
-    key = _read(k + packed, sample, here, 0, samples, TOKENS, RANK, 1)
-    value = _read(v + packed, sample, here, 0, samples, TOKENS, RANK, 1)
-    for j in range(TOKENS):
-        next_key = _read(k + packed, sample, here, j + 1, samples, TOKENS, RANK, 1)
-        next_value = _read(v + packed, sample, here, j + 1, samples, TOKENS, RANK, 1)
-        to_k, to_v = _filled(0.0, LANES, RANK), _filled(0.0, LANES, RANK)
-        sums = ()
-        for i in tl.static_range(COUNT):
-            weight = tl.exp2(_dot(levels[i], queries, i, key, RANK))
-            slope = weight * _dot(shared[i], pull, i, value, RANK)
-            keys, values = (), ()
-            for c in tl.static_range(RANK):
-                sums = sums + (to_q[i * RANK + c] + slope * key[c],)
-                keys = keys + (to_k[c] + slope * queries[i * RANK + c],)
-                values = values + (to_v[c] + weight * pull[i * RANK + c],)
-            to_k, to_v = keys, values
-        to_q = sums
-        if COUNT == TOKENS:
-            _write(grad_k + packed, to_k, 1 / LOG2_E, sample, here, j, samples, TOKENS, RANK, 1)
-            _write(grad_v + packed, to_v, 1.0, sample, here, j, samples, TOKENS, RANK, 1)
-        key, value = next_key, next_value
+    for start in range(0, TOKENS, KEYS):
+        next_keys = _read(k + packed, sample, here, start + KEYS, samples, TOKENS, RANK, KEYS)
+        next_values = _read(v + packed, sample, here, start + KEYS, samples, TOKENS, RANK, KEYS)
+        to_keys, to_values = (), ()
+        for j in tl.static_range(KEYS):
+            key, value = _row(keys, j, RANK), _row(values, j, RANK)
+            to_k, to_v = _filled(0.0, LANES, RANK), _filled(0.0, LANES, RANK)
+            sums = ()
+            for i in tl.static_range(COUNT):
+                weight = tl.exp2(_dot(-level[i], queries, i, key, RANK))
+                slope = weight * _dot(shared[i], pull, i, value, RANK)
+                sums = sums + _plus(to_q, i, slope, key, RANK)
+                to_k = _plus(to_k, 0, slope, _row(queries, i, RANK), RANK)
+                to_v = _plus(to_v, 0, weight, _row(pull, i, RANK), RANK)
+            to_q = sums
+            to_keys = to_keys + _over_lanes(to_k, SHARE, LANES, RANK)
+            to_values = to_values + _over_lanes(to_v, SHARE, LANES, RANK)
+        once = here & (first == 0)
+        _write(grad_k + packed, to_keys, 1 / LOG2_E, sample, once, start, samples, TOKENS, RANK, KEYS)
+        _write(grad_v + packed, to_values, 1.0, sample, once, start, samples, TOKENS, RANK, KEYS)
+        keys, values = next_keys, next_values
     _write(grad_q + packed, to_q, scale, sample, here, first, samples, TOKENS, RANK, COUNT)
-
-
-@triton.jit
-def backward_of_keys_by_products(
-    q, k, v, out, lse, grad, grad_k, grad_v, samples, heads, between, scale,
-    TOKENS: tl.constexpr, RANK: tl.constexpr, COUNT: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
-    """COUNT keys pass all queries: grad_k and grad_v, where the backward could not hold every query."""
-    head = tl.program_id(0).to(tl.int64)
-    sample, first = tl.program_id(1) * LANES + tl.arange(0, LANES), tl.program_id(2) * COUNT
-    here, base = sample < samples, head * RANK * TOKENS * samples
-    packed = base + head // heads * between
-    keys = _read(k + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
-    keys = _times(keys, scale * LOG2_E, COUNT * RANK)
-    values = _read(v + packed, sample, here, first, samples, TOKENS, RANK, COUNT)
-    to_k = _filled(0.0, LANES, COUNT * RANK)
-    to_v = _filled(0.0, LANES, COUNT * RANK)
-    for i in tl.range(TOKENS, loop_unroll_factor=2):
-        query = _read(q + packed, sample, here, i, samples, TOKENS, RANK, 1)
-        pull = _read(grad + base, sample, here, i, samples, TOKENS, RANK, 1)
-        made = _read(out + base, sample, here, i, samples, TOKENS, RANK, 1)
-        level = _read(lse + head * TOKENS * samples, sample, here, i, samples, TOKENS, 1, 1)
-        shared, levels = _slack(pull, made, level, RANK, 1)
-        key_sums, value_sums = (), ()
-        for j in tl.static_range(COUNT):
-            weight = tl.exp2(_dot(levels[0], keys, j, query, RANK))
-            slope = weight * _dot(shared[0], values, j, pull, RANK)
-            for c in tl.static_range(RANK):
-                key_sums = key_sums + (to_k[j * RANK + c] + slope * query[c],)
-                value_sums = value_sums + (to_v[j * RANK + c] + weight * pull[c],)
-        to_k, to_v = key_sums, value_sums
-    _write(grad_k + packed, to_k, scale, sample, here, first, samples, TOKENS, RANK, COUNT)
-    _write(grad_v + packed, to_v, 1.0, sample, here, first, samples, TOKENS, RANK, COUNT)
 
 
 @triton.jit

@@ -155,7 +155,7 @@ def _drawn_there(
 
     def for_members(array: Float[Tensor, "seed sample token dim"]) -> Float[Tensor, "member dim position"]:
         laid = [array.permute(0, 3, 2, 1) if first else array.permute(0, 3, 1, 2) for first in orders]
-        return torch.cat([one.flatten(2) for one in laid]).index_select(0, member)
+        return torch.cat([one.flatten(2) for one in laid])[member]
 
     def batch_at(step: Int[Tensor, "1"]) -> Arranged:
         shape = (len(seeds), size, task.tokens, task.dim)
