@@ -84,9 +84,11 @@ def errors(ours, plain, arrays):
     return [float((a.detach().double() - b.detach()).norm() / b.detach().norm()) for a, b in pairs]
 
 
-def attention_errors(ranks, channels, samples, tokens, dtype, device):
+def attention_errors(ranks, channels, samples, tokens, dtype, device, apart=0.0):
+    """Random arrays; `apart` takes all queries to one side and all keys to the other, so that every score is far below 0."""
     arrays = [
-        (1.5 * torch.randn(len(ranks), channels, samples * tokens, device=device)).to(dtype) for _ in range(3)
+        (1.5 * torch.randn(len(ranks), channels, samples * tokens, device=device) + shift).to(dtype)
+        for shift in (-apart, apart, 0.0)
     ]
     return errors(
         lambda q, k, v: short_attention(torch.cat([q, k, v], dim=1), ranks, tokens),
@@ -250,6 +252,7 @@ def main():
     torch.manual_seed(0)
     found = {
         "attention": [attention_errors(*case, torch.float32, "cpu") for case in SMALL],
+        "attention of scores far below 0": [attention_errors(*SMALL[4], torch.float32, "cpu", apart=12.0)],
         "attention in float16": [attention_errors(*case, torch.float16, "cpu") for case in SMALL[1:3]],
         "mlp in float16": [mlp_errors(2, 8, 30, 32, torch.float16, "cpu")],
         "encoder": encoder_errors("cpu"),

@@ -45,6 +45,11 @@ def test_interpreted_kernels_agree_with_float64(interpreted, name):
     assert float(found.max()) < 1e-5
 
 
+def test_scores_far_below_zero_are_weighed_by_their_differences(interpreted):
+    (found,) = interpreted["attention of scores far below 0"]
+    assert largest(found) < 1e-3  # a score of -200 has an ulp of 2e-5, and sums over keys of one sign cancel
+
+
 @pytest.mark.parametrize("name", ["attention", "mlp"])
 def test_interpreted_kernels_in_float16(interpreted, name):
     found = torch.tensor([error for case in interpreted[f"{name} in float16"] for error in case])

@@ -205,6 +205,8 @@ def backward_by_products(
             sums = ()
             for i in tl.static_range(COUNT):
                 weight = tl.exp2(_dot(-level[i], queries, i, key, RANK))
+                if TOKENS % KEYS:
+                    weight = tl.where(start + j < TOKENS, weight, 0.0)
                 slope = weight * _dot(shared[i], pull, i, value, RANK)
                 sums = sums + _plus(to_q, i, slope, key, RANK)
                 to_k = _plus(to_k, 0, slope, _row(queries, i, RANK), RANK)
