@@ -35,11 +35,12 @@ SMALL = [
     ((2, 8, 8), 8, 3, 7),
     ((4,), 4, 2, 17),
     ((1, 2), 2, 2, 37),
+    ((1, 4), 4, 70, 9),
     ((16,), 32, 5, 16),
     ((10,), 20, 3, 20),
     ((32,), 32, 2, 70),
 ]
-"""Ranks of the members, channels, samples, tokens: one lane a sample and several, whole blocks of keys and rows and not."""
+"""Ranks of the members, channels, samples, tokens: one lane a sample, and one program, or several; whole blocks and not."""
 
 
 def plain_attention(q, k, v, ranks, tokens):

@@ -81,16 +81,17 @@ def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse()
 @pytest.mark.parametrize(
     ("precision", "close"), [("float32", 1e-4), ("tf32", 1e-2), ("bfloat16", 5e-2), ("float16", 1e-2)]
 )
-def test_a_training_by_kernels_and_graph_is_the_plain_one(precision, close):
-    """The same batches, by stock products in a plain loop; at such ranks both want positions in one order."""
+@pytest.mark.parametrize(("ranks", "way"), [((1, 4), Way.PRODUCTS), ((8, 16), Way.STOCK)])
+def test_a_training_by_kernels_and_graph_is_the_plain_one(ranks, way, precision, close):
+    """The same batches, by torch's own products in a plain loop; at such ranks both want positions in one order."""
     large = [
-        replace(cell, model=cell.model.replace(dim=16, rank=rank)) for cell in stack()[:1] for rank in (8, 16)
+        replace(cell, model=cell.model.replace(dim=16, rank=rank)) for cell in stack()[:1] for rank in ranks
     ]
     task = large[0].task.__class__(dim=16, tokens=large[0].task.tokens, target=large[0].task.target)
     cells = [_with(replace(cell, task=task), precision=Precision(precision), steps=20) for cell in large]
     _, losses = train_group(cells, "cuda")
     train, models = recipe(cells[0]), training.models(cells)
-    program = Program(Way.STOCK, fused=False, dtype=torch.float32)
+    program = Program(way, fused=False, dtype=torch.float32)
     draw = training._drawn_there(cells, train.batch, program, "cuda")
     _, wanted = adamw(
         leaves_of(start_of(cells, "cuda"), program),
