@@ -15,7 +15,7 @@ they outnumber everything else.
     python benchmarks/gpu_training.py            # needs a CUDA device; writes gpu_training.json
 
 --precision-study STEPS trains three cells in every precision instead, or in those named by --precisions, and adds the
-errors of all seeds to gpu_precision.json.
+errors of all seeds to gpu_precision.json. --study-cells and --study-ranks name other cells.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +177,11 @@ def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) ->
 
 def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Three cells of full rank, which rounding hurts first, five seeds, every precision: errors on fresh samples."""
-    for layers, budget in options.study_cells or STUDIED:
+    full = tasks(FIGURE_1)[0].dim
+    for (layers, budget), rank in product(options.study_cells or STUDIED, options.study_ranks or [full]):
         cells = [
             cell for cell in FIGURE_1
-            if models([cell])[0] == models([cell])[0].replace(layers=layers, budget=budget, rank=tasks([cell])[0].dim)
+            if models([cell])[0] == models([cell])[0].replace(layers=layers, budget=budget, rank=rank)
         ]  # fmt: skip
         for precision in options.precisions:
             train = recipe(cells[0]).replace(steps=options.precision_study, precision=Precision(precision))
@@ -188,7 +190,7 @@ def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             errors = [
                 float(record["error"]) for record in records(group, *train_group(group, "cuda"), "cuda")
             ]
-            yield {"layers": layers, "budget": budget, "rank": models(cells)[0].rank, "precision": precision,
+            yield {"layers": layers, "budget": budget, "rank": rank, "precision": precision,
                    "steps": train.steps, "errors": errors, "mean": statistics.mean(errors),
                    "spread": statistics.stdev(errors), "seconds": time.perf_counter() - start, **versions()}  # fmt: skip
 
@@ -238,6 +240,7 @@ def main() -> None:
     parser.add_argument("--precision-study", type=int, default=0, metavar="STEPS")
     parser.add_argument("--precisions", nargs="+", default=names, choices=names, metavar="NAME")
     parser.add_argument("--study-cells", nargs="+", type=study_cell, metavar="LAYERS,BUDGET")
+    parser.add_argument("--study-ranks", nargs="+", type=int, metavar="RANK", help="instead of full rank")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("No CUDA device: this benchmark compares trainings on a GPU.")
