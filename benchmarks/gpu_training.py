@@ -176,13 +176,15 @@ def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) ->
 
 
 def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Three cells of full rank, which rounding hurts first, five seeds, every precision: errors on fresh samples."""
+    """Cells, of full rank unless told, which rounding hurts first; five seeds, every precision: errors on fresh samples."""
     full = tasks(FIGURE_1)[0].dim
     for (layers, budget), rank in product(options.study_cells or STUDIED, options.study_ranks or [full]):
         cells = [
             cell for cell in FIGURE_1
             if models([cell])[0] == models([cell])[0].replace(layers=layers, budget=budget, rank=rank)
         ]  # fmt: skip
+        if not cells:
+            raise SystemExit(f"Figure 1 has no cell of {layers} layers, budget {budget}, rank {rank}.")
         for precision in options.precisions:
             train = recipe(cells[0]).replace(steps=options.precision_study, precision=Precision(precision))
             group = [dataclasses.replace(cell, train=train) for cell in cells]
@@ -252,7 +254,9 @@ def main() -> None:
     rates = ceilings()
     print(f"{torch.cuda.get_device_name()}: {rates['flops_per_s'] / 1e12:.0f} TFLOP/s, "
           f"{rates['bytes_per_s'] / 1e12:.2f} TB/s", flush=True)  # fmt: skip
-    result: dict[str, Any] = {**versions(), "precision": options.precision, "ceilings": rates, "cells": []}
+    result: dict[str, Any] = {
+        **versions(), "precision": options.precision, "seconds": options.seconds, "ceilings": rates, "cells": [],
+    }  # fmt: skip
     for row in grid(rates, options):
         result["cells"].append(row)
         print("layers {layers} budget {budget:2d} rank {rank:2d}: stock {stock_per_s:7.1f}/s, ours {ours_per_s:8.0f}/s, "

@@ -189,7 +189,7 @@ def check_operators(device):
 
 def samples_with_nan(rank, device):
     """Of three samples, which have NaN in their output or gradients if the second one's keys and values have."""
-    tokens, samples = 5, 3
+    tokens, samples = 9, 3
     arrays = [torch.randn(1, 2 * rank, tokens * samples, device=device) for _ in range(3)]
     places = (tokens, samples) if token_first(rank) else (samples, tokens)
     first_token_of_second_sample = (0, 1) if token_first(rank) else (1, 0)

@@ -13,6 +13,7 @@ KINDS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def usable(device: torch.device | str) -> bool:
-    """Whether the kernels run there: on a CUDA device, with Triton installed, and not turned off."""
+    """Whether the kernels run there: on an NVIDIA device, with Triton installed, and not turned off."""
     wanted = os.environ.get("RANKSCOPE_KERNELS") != "off"
-    return wanted and torch.device(device).type == "cuda" and find_spec("triton") is not None
+    nvidia = torch.device(device).type == "cuda" and torch.version.hip is None
+    return wanted and nvidia and find_spec("triton") is not None

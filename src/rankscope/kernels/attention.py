@@ -34,8 +34,18 @@ ROWS = 64
 LANES = 128
 """Threads of a program by products. A sample has one, or several that share its queries: at most a warp's 32."""
 
+QUERIES = {1: 16, 2: 8, 3: 8, 4: 8}
+"""By rank, most queries of a thread by products."""
+
+FORWARD_KEYS = {1: 16, 2: 16, 3: 8, 4: 8}
+BACKWARD_KEYS = {1: 8, 2: 4, 3: 2, 4: 2}
+"""By rank, most keys that pass by at a time."""
+
+REGISTERS = {1: 128, 2: 128, 3: 168, 4: 168}
+"""By rank, of a thread: fewer than the compiler would take, so that more programs run. As the rest, fastest on an H200."""
+
 MOST_PROGRAMS = 65_535
-"""Along an axis of a launch."""
+"""Along the second axis of a launch."""
 
 
 def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
@@ -53,13 +63,10 @@ def rank_groups(ranks: Sequence[int]) -> Iterator[tuple[int, slice]]:
 
 def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1) -> bool:
     """Whether the kernel takes such heads, over so many samples."""
-    few = samples * max(tokens, SMALLEST_SIDE) <= min(most_positions(rank) for rank in ranks)
-    return max(ranks) <= LARGEST_RANK and tokens <= LONGEST and few and dtype in KINDS
-
-
-def most_positions(rank: int) -> int:
-    """Of samples times tokens, or 16: what one launch's programs take, with 4 queries a lane or ROWS/2 a program at least."""
-    return MOST_PROGRAMS * (4 * LANES if token_first(rank) else ROWS // 2)
+    if max(ranks) > LARGEST_RANK or tokens > LONGEST or dtype not in KINDS:
+        return False
+    launches = [_Group(rank, tokens, samples, members=1, channels=rank, arrays=()) for rank in set(ranks)]
+    return all(launch.blocks <= MOST_PROGRAMS for launch in launches)
 
 
 def token_first(rank: int) -> bool:
@@ -88,11 +95,11 @@ def _forward(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor
     out, lse = _room_for_out(qkv), _room_for_lse(qkv, ranks)
     for group in _groups((*qkv.chunk(3, dim=1), out), lse, ranks, tokens):
         if token_first(group.rank):
-            kernels.forward_by_products[group.heads, group.lane_blocks](
-                *group.arrays, *group.sizes, **group.by_products(min(16, 32 // group.rank))
+            kernels.forward_by_products[group.heads, group.blocks](
+                *group.arrays, *group.sizes, **group.by_products(FORWARD_KEYS[group.rank])
             )
         else:
-            kernels.forward_by_matrices[group.heads, group.sample_blocks * group.query_blocks](
+            kernels.forward_by_matrices[group.heads, group.blocks](
                 *group.arrays, *group.sizes, **group.by_matrices()
             )
     return out, lse
@@ -108,8 +115,9 @@ def _backward(grad: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[i
     for group in _groups(arrays, lse, ranks, tokens):
         *inputs, pull, to_q, to_k, to_v, level = group.arrays
         if token_first(group.rank):
-            kernels.backward_by_products[group.heads, group.lane_blocks](
-                *inputs, level, pull, to_q, to_k, to_v, *group.sizes, **group.by_products(8 // group.rank)
+            fixed = group.by_products(BACKWARD_KEYS[group.rank])
+            kernels.backward_by_products[group.heads, group.blocks](
+                *inputs, level, pull, to_q, to_k, to_v, *group.sizes, **fixed
             )
         else:
             kernels.backward_by_matrices[group.heads, group.sample_blocks](
@@ -157,8 +165,8 @@ def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
         raise InputError(f"short_attention: {positions} positions are no whole samples of {tokens} tokens.")
     if not fits(ranks, tokens, qkv.dtype, positions // tokens):
         raise InputError(
-            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, at most {most_positions(max(ranks)):,} "
-            f"positions, float32 or 16 bits; this is rank {max(ranks)}, {positions // tokens} samples of {tokens} tokens, "
+            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, float32 or 16 bits, and samples for "
+            f"{MOST_PROGRAMS:,} programs; this is rank {max(ranks)}, {positions // tokens:,} samples of {tokens} tokens, "
             f"{qkv.dtype}. Use Way.STOCK."
         )
     if not qkv.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
@@ -190,16 +198,12 @@ class _Group:
 
     @property
     def share(self) -> int:
-        """Lanes of a sample by products: each keeps up to 16 queries in registers, or 8 above rank 1."""
-        return power_of_two(-(-self.tokens // (16 if self.rank == 1 else 8)))
+        """Lanes of a sample by products: each keeps a part of its queries in registers."""
+        return power_of_two(-(-self.tokens // QUERIES[self.rank]))
 
     @property
     def lanes(self) -> int:
         return min(LANES, self.share * power_of_two(self.samples))
-
-    @property
-    def lane_blocks(self) -> int:
-        return -(-self.samples * self.share // self.lanes)
 
     @property
     def rows(self) -> int:
@@ -215,20 +219,23 @@ class _Group:
         return -(-self.samples // self.together)
 
     @property
-    def query_blocks(self) -> int:
-        return -(-self.tokens // self.rows)
+    def blocks(self) -> int:
+        """Of lanes, or on the matrix units of samples and queries: the forward's second axis, which is the longest."""
+        if token_first(self.rank):
+            return -(-self.samples * self.share // self.lanes)
+        return self.sample_blocks * -(-self.tokens // self.rows)
 
-    def by_products(self, keys: int) -> dict[str, int]:
-        """Keys that pass by at a time; and fewer registers than the compiler would take, so that more programs run."""
+    def by_products(self, most_keys: int) -> dict[str, int]:
+        """Keys in blocks of one size, as far as they go."""
         return {
             "TOKENS": self.tokens,
             "RANK": self.rank,
             "COUNT": -(-self.tokens // self.share),
             "SHARE": self.share,
             "LANES": self.lanes,
-            "KEYS": min(self.tokens, keys),
+            "KEYS": -(-self.tokens // -(-self.tokens // most_keys)),
             "num_warps": max(1, self.lanes // 32),
-            "maxnreg": 128 if self.rank <= 2 else 168,
+            "maxnreg": REGISTERS[self.rank],
         }
 
     def by_matrices(self) -> dict[str, int | str]:

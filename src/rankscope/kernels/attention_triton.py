@@ -5,8 +5,8 @@ its keys and values, `between` numbers, and so with those and with the three gra
 s = q·k · scale·log₂e, so that softmax is exp2(s − lse) with lse = log₂ Σ exp2(s).
 
 Rank ≤ 4, by products; positions are (token, sample). SHARE lanes of a warp own a sample, COUNT of its queries each in
-registers, and all keys pass by, KEYS at a time. Every load is a run of samples; nothing is padded. Only the keys' gradients
-are sums over the lanes of a sample.
+registers, and all keys pass by, KEYS at a time. Channels are not padded, and tokens only to whole blocks. Only the gradients
+of keys and values are sums over the lanes of a sample.
 
 Larger rank, by matrix units; positions are (sample, token). A program takes a few samples side by side, a batch of small
 products; tokens are padded to 16, 32 or 64, and longer sequences pass by in blocks of 64 keys.
@@ -159,13 +159,15 @@ def forward_by_products(
                 mixture = _plus(mixture, 0, weight, _row(values, j, RANK), RANK)
             levels, totals, mixtures = levels + (level,), totals + (weights,), mixtures + mixture
         most, total, mixed = levels, totals, mixtures
-    result, levels = (), ()
+    result, sums = (), ()
     for i in tl.static_range(COUNT):
         bits = tl.log2(total[i])
-        levels = levels + (most[i] + bits,)
-        result = result + _times(_row(mixed, i, RANK), tl.exp2(-bits), RANK)
+        sums = sums + (most[i] + bits,)
+        result = result + _times(
+            _row(mixed, i, RANK), tl.exp2(-bits), RANK
+        )  # one instruction, a division eight
     _write(out + base, result, 1.0, sample, here, first, samples, TOKENS, RANK, COUNT)
-    _write(lse + head * TOKENS * samples, levels, 1.0, sample, here, first, samples, TOKENS, 1, COUNT)
+    _write(lse + head * TOKENS * samples, sums, 1.0, sample, here, first, samples, TOKENS, 1, COUNT)
 
 
 @triton.jit

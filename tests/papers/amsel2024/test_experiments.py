@@ -87,7 +87,7 @@ def test_a_training_by_kernels_and_graph_is_the_plain_one(ranks, way, precision,
     large = [
         replace(cell, model=cell.model.replace(dim=16, rank=rank)) for cell in stack()[:1] for rank in ranks
     ]
-    task = large[0].task.__class__(dim=16, tokens=large[0].task.tokens, target=large[0].task.target)
+    task = large[0].task.__class__(dim=16, tokens=16, target=large[0].task.target)
     cells = [_with(replace(cell, task=task), precision=Precision(precision), steps=20) for cell in large]
     _, losses = train_group(cells, "cuda")
     train, models = recipe(cells[0]), training.models(cells)
