@@ -42,7 +42,10 @@ BACKWARD_KEYS = {1: 8, 2: 4, 3: 2, 4: 2}
 """By rank, most keys that pass by at a time."""
 
 REGISTERS = {1: 128, 2: 128, 3: 168, 4: 168}
-"""By rank, of a thread: fewer than the compiler would take, so that more programs run. The sizes were tried on an H200 at ranks 1, 2, 4."""
+"""By rank, of a thread: fewer than the compiler would take, so that more programs run.
+
+These four were tried on an H200 at ranks 1, 2 and 4.
+"""
 
 MOST_PROGRAMS = 65_535
 """Along the second axis of a launch."""
