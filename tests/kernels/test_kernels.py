@@ -93,6 +93,8 @@ def test_the_kernels_can_be_turned_off(monkeypatch):
     assert not usable("cuda")
     monkeypatch.delenv("RANKSCOPE_KERNELS")
     assert usable("cuda") == (find_spec("triton") is not None)
+    monkeypatch.setattr("torch.version.hip", "6.0")
+    assert not usable("cuda"), "another maker's GPU"
 
 
 @pytest.mark.parametrize(

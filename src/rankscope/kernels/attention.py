@@ -168,8 +168,8 @@ def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
         raise InputError(f"short_attention: {positions} positions are no whole samples of {tokens} tokens.")
     if not fits(ranks, tokens, qkv.dtype, positions // tokens):
         raise InputError(
-            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, float32 or 16 bits, and samples for "
-            f"{MOST_PROGRAMS:,} programs; this is rank {max(ranks)}, {positions // tokens:,} samples of {tokens} tokens, "
+            f"short_attention takes rank ≤ {LARGEST_RANK}, at most {LONGEST} tokens, float32 or 16 bits, and samples that "
+            f"{MOST_PROGRAMS:,} programs hold; this is rank {max(ranks)}, {positions // tokens:,} samples of {tokens} tokens, "
             f"{qkv.dtype}. Use Way.STOCK."
         )
     if not qkv.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
