@@ -159,13 +159,13 @@ def report(out: Out = Path("report"), results: Kept = None, as_json: AsJson = Fa
 
 
 def _axes(where: list[str]) -> dict[str, list[str]]:
-    """`layers=1`, `rank=1,64` as axes with their labels."""
-    axes = {}
+    """`layers=1`, `rank=1,64` as axes with their labels; an axis that is named twice has the labels of both."""
+    axes: dict[str, list[str]] = {}
     for piece in where:
         name, found, labels = piece.partition("=")
         if not (name and found and labels):
             raise InputError(f"--where {piece!r} is not AXIS=LABEL[,LABEL…], as layers=1 or rank=1,64.")
-        axes[name] = labels.split(",")
+        axes.setdefault(name, []).extend(labels.split(","))
     return axes
 
 
