@@ -1,5 +1,6 @@
 """Training a stack is training its members; a killed training ends where an unbroken one does."""
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -48,6 +49,18 @@ def test_it_is_torchs_adamw_under_the_schedule():
     ours, _ = adamw(start(1), batch_at, losses_of, SETTINGS)
     for name, tensor in weights.items():
         torch.testing.assert_close(ours[name], tensor.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_leaves_no_tensor_behind():
+    alive = []
+    adamw(
+        start(),
+        batch_at,
+        losses_of,
+        SETTINGS,
+        tick=lambda: alive.append(sum(type(each) is torch.Tensor for each in gc.get_objects())),
+    )
+    assert alive[5] == alive[-1]
 
 
 def test_clipping_looks_at_each_member_alone():

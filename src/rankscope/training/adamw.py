@@ -48,18 +48,21 @@ def adamw(
     """The trained weights and every step's losses; `weights` is not changed.
 
     `steps` stops early without changing the schedule. `loss_scale` is for gradients that pass through float16: they are
-    that much larger on their way, and the optimizer divides. Nothing in the loop waits for the device.
+    that much larger on their way, and the optimizer divides. Nothing in the loop waits for the device, and nothing is kept
+    of a step beside the arrays made here: small tensors among large ones that come and go would hold their pages.
     """
+    stop = settings.steps if steps is None else steps
     leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
     optimizer = torch.optim.AdamW(
         leaves.values(), lr=settings.learning_rate, betas=settings.betas, weight_decay=0.0, fused=True
     )
     divide_gradients(optimizer, loss_scale)
-    history: list[Tensor] = []
+    some = next(iter(leaves.values()))
+    history = torch.zeros(stop, len(some), dtype=some.dtype, device=some.device)
     start = _resume(checkpoint, leaves, optimizer, history)
     for _ in range(start):  # what was done before counts as progress
         tick()
-    for step in range(start, settings.steps if steps is None else steps):
+    for step in range(start, stop):
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * warmup_cosine(step, settings.steps, settings.warmup)
         optimizer.zero_grad()
@@ -68,17 +71,17 @@ def adamw(
         if settings.clip is not None:
             clip_members(leaves, settings.clip * loss_scale)
         optimizer.step()
-        history.append(losses.detach())
+        history[step] = losses.detach()
         if checkpoint is not None and checkpoint.due:
             checkpoint.save(
                 {
                     "weights": _detached(leaves),
                     "optimizer": optimizer.state_dict(),
-                    "losses": torch.stack(history),
+                    "losses": history[: step + 1],
                 }
             )
         tick()
-    return _detached(leaves), torch.stack(history)
+    return _detached(leaves), history
 
 
 def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:
@@ -100,10 +103,10 @@ def clip_members(weights: Weights, largest: float) -> None:
 
 
 def _resume(
-    checkpoint: Checkpoint | None, leaves: Weights, optimizer: torch.optim.Optimizer, history: list[Tensor]
+    checkpoint: Checkpoint | None, leaves: Weights, optimizer: torch.optim.Optimizer, history: Tensor
 ) -> int:
     """Take up the last state, if there is one, and return the step that comes next."""
-    device = str(next(iter(leaves.values())).device)
+    device = str(history.device)
     state: dict[str, Any] | None = None if checkpoint is None else checkpoint.load(device)
     if state is None:
         return 0
@@ -111,8 +114,9 @@ def _resume(
         for name, tensor in leaves.items():
             tensor.copy_(state["weights"][name])
     optimizer.load_state_dict(state["optimizer"])
-    history.extend(state["losses"].unbind(0))
-    return len(history)
+    done = len(state["losses"])
+    history[:done] = state["losses"]
+    return done
 
 
 def _detached(leaves: Weights) -> Weights:
