@@ -127,12 +127,14 @@ def test_attention_on_the_gpu(rank, tokens, dtype):
 
 @pytest.mark.gpu
 @on_gpu
-def test_attention_in_tf32(request):
+@pytest.mark.parametrize("tokens", [5, 16, 64, 256])
+@pytest.mark.parametrize("rank", [1, 2, 4, 8, 16, 32, 64])
+def test_attention_in_tf32(request, rank, tokens):
     before = torch.get_float32_matmul_precision()
     request.addfinalizer(lambda: torch.set_float32_matmul_precision(before))
     torch.set_float32_matmul_precision("high")
-    for rank in (8, 16, 32, 64):
-        assert largest(accuracy.attention_errors((rank,), 64, 9, 16, torch.float32, "cuda")) < 2e-3
+    found = accuracy.attention_errors((rank,), 2 * rank, 64, tokens, torch.float32, "cuda")
+    assert largest(found) < 2e-3
 
 
 @pytest.mark.gpu

@@ -1,7 +1,10 @@
 """A stack is its members: equal to RankEncoder in value and gradient, and no member sees another."""
 
+import math
+
 import pytest
 import torch
+from torch.nn import functional
 
 from rankscope.core import InputError
 from rankscope.models import stacked_encoder
@@ -137,6 +140,18 @@ def test_only_the_last_norm_starts_elsewhere():
     weights = stacked_encoder.init(STACK, SEEDS, tokens=TOKENS, last_scale=-0.3)
     assert weights["mlp_norm"].tolist() == [[1.0, 1.0, pytest.approx(-0.3)]] * 4
     assert bool((weights["attention_norm"] == 1).all())
+
+
+def test_scores_are_as_far_apart_as_they_are_told():
+    model, tokens = Encoder(dim=64, rank=4, budget=16, layers=2, hidden=8), 8
+    units = functional.normalize(
+        torch.randn(40, tokens, 64, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
+    for spread, wanted in ((None, 1 / 128), (2.0, 2.0)):
+        weights = stacked_encoder.init([model], [0], tokens=tokens, score_spread=spread)
+        products = key_query_products(model, weights, 0, layer=1)
+        scores = torch.einsum("sqi,hij,skj->hsqk", units, products.mT, units) / math.sqrt(model.rank)
+        assert float(scores.std()) == pytest.approx(wanted, rel=0.05)
 
 
 def test_key_query_products_are_those_of_the_attention_layer():

@@ -83,17 +83,23 @@ def init(
     *,
     tokens: int,
     last_scale: float = 1.0,
+    score_spread: float | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Weights:
     """Initial weights by the law of PyTorch's encoder layer: a member's are those of its seed, at any rank.
 
     Every norm's scalar starts at 1, the last one, which sets the size and sign of the output, at `last_scale`.
+    By that law an entry of w_q and w_k has variance 1/(2·width), so the score of two unit tokens, a sum of rank products
+    over √rank, has standard deviation 1/(2·width): every head attends to all tokens alike. `score_spread` makes it that.
     """
     check_stack(models)
     members = [_one(model, seed, tokens, dtype) for model, seed in zip(models, seeds, strict=True)]
     weights = {name: torch.stack([member[name] for member in members]).to(device) for name in members[0]}
     weights["mlp_norm"][:, -1] = last_scale
+    if score_spread is not None:
+        for name in ("w_q", "w_k"):
+            weights[name] *= math.sqrt(score_spread * 2 * models[0].width)
     return weights
 
 

@@ -37,14 +37,20 @@ Pair = tuple[Float[Tensor, "member sample token dim"], Float[Tensor, "member sam
 
 
 class Start(Enum):
-    """Where the last norm's scalar, the size and sign of every output, starts.
+    """Where the last norm's scalar, the size and sign of every output, starts, and how far the heads are apart.
 
-    PYTORCH            at 1, as every other norm
+    PYTORCH            at 1, as every other norm; the heads attend to all points alike
     TOWARDS_ANSWER     at E⟨point, answer⟩ < 0, the best multiple of the point itself
+    HEADS_APART        there, too; the heads' scores are spread by `APART`, and each attends to points of its own
     """
 
     PYTORCH = "pytorch"
     TOWARDS_ANSWER = "towards answer"
+    HEADS_APART = "heads apart"
+
+
+APART = 2.0
+"""The standard deviation of a score at the start, where heads start apart."""
 
 
 class Recipe(AdamW):
@@ -169,13 +175,13 @@ def _drawn_there(
 
 def start_of(cells: Sequence[Cell], device: str) -> Weights:
     """The initial weights of a group, by its recipe."""
-    task = tasks(cells)[0]
-    towards = recipe(cells[0]).start is Start.TOWARDS_ANSWER
+    task, start = tasks(cells)[0], recipe(cells[0]).start
     return stacked_encoder.init(
         models(cells),
         [cell.seed for cell in cells],
         tokens=task.tokens,
-        last_scale=mean_cosine(task) if towards else 1.0,
+        last_scale=1.0 if start is Start.PYTORCH else mean_cosine(task),
+        score_spread=APART if start is Start.HEADS_APART else None,
         device=device,
     )
 
