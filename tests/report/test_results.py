@@ -237,6 +237,21 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatc
     assert errors(browser) == []
 
 
+@pytest.mark.browser
+def test_an_interactive_legend_names_what_was_not_run(browser, monkeypatch, partly, tmp_path):
+    section = results_section(AMSEL, partly)
+    monkeypatch.setattr(
+        "rankscope.report.html.save_static", lambda figure, folder: (folder / figure.id).touch()
+    )
+    browser.get(write_report(tmp_path, [replace(section, figures=section.figures[:1])]).as_uri())
+    panels = section.figures[0].panels
+    wanted = [series.name for panel in panels for series in panel.series]
+    assert "budget 1 (not run)" in wanted
+    found = browser.find_elements("css selector", "text[class^='legend']")
+    assert [entry.get_attribute("textContent") for entry in found] == wanted
+    assert errors(browser) == []
+
+
 def test_figures_from_tables_are_shown_and_those_that_need_arrays_left_out():
     experiment = next(one for one in PAPERS["li2024"].experiments(Scale.PAPER) if one.name == "li2024/digits")
     kept = results_section(PAPERS["li2024"], ROOT / "results")
