@@ -28,6 +28,7 @@ from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Program
 from rankscope.papers.amsel2024.training import OUR_RECIPE, _drawn_there
 from rankscope.tasks.neighbors import Neighbors, Target
+from rankscope.training.precision import Precision
 
 SMALL = [
     ((1,), 2, 3, 5),
@@ -41,6 +42,9 @@ SMALL = [
     ((32,), 32, 2, 70),
 ]
 """Ranks of the members, channels, samples, tokens: one lane a sample, and one program, or several; whole blocks and not."""
+
+LONG = [((8,), 8, 2, 256), ((64,), 64, 2, 64), ((16,), 32, 5, 5)]
+"""On the matrix units."""
 
 
 def plain_attention(q, k, v, ranks, tokens):
@@ -98,6 +102,11 @@ def attention_errors(ranks, channels, samples, tokens, dtype, device, apart=0.0)
     )
 
 
+def attention_errors_in_tf32(*case, device):
+    with Precision.TF32.in_use():
+        return attention_errors(*case, torch.float32, device)
+
+
 def mlp_errors(members, dim, positions, hidden, dtype, device):
     x = torch.randn(members, dim, positions, device=device).to(dtype)
     w_in = torch.randn(members, hidden, dim, device=device) / math.sqrt(dim)
@@ -144,14 +153,16 @@ def encoder_errors(device):
     weights["b_in"] = 2 * weights["b_in"].sign()
     points = functional.normalize(torch.randn(4, 5, 6, 16, device=device), dim=-1)
     found = []
-    before = torch.get_float32_matmul_precision()
-    for way, fused in ((Way.FUSED, True), (Way.STOCK, False)):
+    # in plain float32 the MLP would not be fused
+    for way, fused, precision in (
+        (Way.FUSED, True, Precision.TF32),
+        (Way.STOCK, False, Precision.FLOAT32),
+    ):
         leaves = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
-        torch.set_float32_matmul_precision("high" if fused else "highest")  # or the MLP would not be fused
-        out = stacked_encoder.forward(models, leaves, points, Program(way, fused, torch.float32))
-        out.square().sum(-1).cos().sum().backward()
+        with precision.in_use():
+            out = stacked_encoder.forward(models, leaves, points, Program(way, fused, torch.float32))
+            out.square().sum(-1).cos().sum().backward()
         found.append([out.detach(), *(leaf.grad for leaf in leaves.values())])
-    torch.set_float32_matmul_precision(before)
     # a bias of keys moves no softmax: its gradient is rounding of the others
     least = 1e-3 * max(float(array.norm()) for array in found[1])
     return [
@@ -193,8 +204,11 @@ def samples_with_nan(rank, device):
     arrays = [torch.randn(1, 2 * rank, tokens * samples, device=device) for _ in range(3)]
     places = (tokens, samples) if token_first(rank) else (samples, tokens)
     first_token_of_second_sample = (0, 1) if token_first(rank) else (1, 0)
+    nan = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(
+        torch.float32
+    )  # as a GPU makes them: all bits are set
     for array in arrays[1:]:
-        array.view(1, 2 * rank, *places)[(..., *first_token_of_second_sample)] = torch.nan
+        array.view(1, 2 * rank, *places)[(..., *first_token_of_second_sample)] = nan
     q, k, v = (array.requires_grad_() for array in arrays)
     out = short_attention(torch.cat([q, k, v], dim=1), [rank], tokens)
     out.sum().backward()
@@ -256,6 +270,7 @@ def main():
         "attention of scores far below 0": [
             attention_errors((1, 2), 2, 2, 37, torch.float32, "cpu", apart=12.0)
         ],
+        "attention in tf32": [attention_errors_in_tf32(*case, device="cpu") for case in LONG],
         "attention in float16": [attention_errors(*case, torch.float16, "cpu") for case in SMALL[1:3]],
         "mlp in float16": [mlp_errors(2, 8, 30, 32, torch.float16, "cpu")],
         "encoder": encoder_errors("cpu"),
@@ -266,6 +281,8 @@ def main():
         "drawn": drawn_batches("cpu"),
         "nan": [samples_with_nan(rank, "cpu") for rank in (2, 8)],
     }
+    with Precision.TF32.in_use():
+        found["nan"].append(samples_with_nan(8, "cpu"))
     check_operators("cpu")
     json.dump(found, sys.stdout)
 

@@ -250,9 +250,27 @@ def _turned(block):
 
 
 @triton.jit
+def _product(left, right, PRECISION: tl.constexpr):
+    return tl.dot(_operand(left, PRECISION), _operand(right, PRECISION), input_precision=PRECISION)
+
+
+@triton.jit
+def _operand(block, PRECISION: tl.constexpr):
+    """TF32 has 10 of float32's 23 bits. The matrix units cut the others off; here the nearest number is taken.
+
+    Half a step is added before the cut; a NaN, whose bits that could carry into the sign, is left as it is.
+    """
+    if PRECISION == "tf32" and block.dtype == tl.float32:
+        bits = block.to(tl.int32, bitcast=True) + 0x1000
+        nearest = (bits & -0x2000).to(tl.float32, bitcast=True)
+        block = tl.where(block == block, nearest, block)  # noqa: PLR0124
+    return block
+
+
+@triton.jit
 def _scores(queries, key, key_token, scale, TOKENS: tl.constexpr, PRECISION: tl.constexpr):
     """q·k in base 2, (sample, query, key); −∞ where there is no key."""
-    scores = tl.dot(queries, _turned(key), input_precision=PRECISION) * (scale * LOG2_E)
+    scores = _product(queries, _turned(key), PRECISION) * (scale * LOG2_E)
     return tl.where(key_token < TOKENS, scores, float("-inf"))
 
 
@@ -284,7 +302,7 @@ def forward_by_matrices(
         shrink = tl.exp2(most - level)
         weight = tl.exp2(scores - level)
         total = total * shrink + tl.sum(weight, axis=2, keep_dims=True)
-        mixed = mixed * shrink + tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
+        mixed = mixed * shrink + _product(weight.to(value.dtype), value, PRECISION)
         most = level
     _keep(out, base, mixed / total, sample, token, channel, samples, TOKENS, RANK)
     first = head * samples * TOKENS
@@ -318,17 +336,17 @@ def backward_by_matrices(
             level = _block(lse, first, sample, token, sample * 0, samples, TOKENS, 1)
             scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
             weight = tl.exp2(scores - level)
-            slope = tl.dot(pull, _turned(value), input_precision=PRECISION)
+            slope = _product(pull, _turned(value), PRECISION)
             if BLOCKS == 1:
                 shared = tl.sum(weight * slope, axis=2, keep_dims=True)
             else:
                 made = _block(out, base, sample, token, channel, samples, TOKENS, RANK)
                 shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=2, keep_dims=True)
             slope = (weight * (slope - shared) * scale).to(queries.dtype)
-            to_v += tl.dot(_turned(weight.to(pull.dtype)), pull, input_precision=PRECISION)
-            to_k += tl.dot(_turned(slope), queries, input_precision=PRECISION)
+            to_v += _product(_turned(weight.to(pull.dtype)), pull, PRECISION)
+            to_k += _product(_turned(slope), queries, PRECISION)
             if BLOCKS == 1:
-                to_q = tl.dot(slope, key, input_precision=PRECISION)
+                to_q = _product(slope, key, PRECISION)
                 _keep(grad_q, packed, to_q, sample, token, channel, samples, TOKENS, RANK)
         _keep(grad_k, packed, to_k, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
         _keep(grad_v, packed, to_v, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
@@ -346,7 +364,7 @@ def backward_by_matrices(
                 key = _block(k, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
                 value = _block(v, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
                 scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
-                slope = tl.dot(pull, _turned(value), input_precision=PRECISION) - shared
+                slope = _product(pull, _turned(value), PRECISION) - shared
                 slope = (tl.exp2(scores - level) * slope * scale).to(key.dtype)
-                to_q += tl.dot(slope, key, input_precision=PRECISION)
+                to_q += _product(slope, key, PRECISION)
             _keep(grad_q, packed, to_q, sample, token, channel, samples, TOKENS, RANK)
