@@ -93,7 +93,7 @@ def _curve(series: Series, colour: str, dash: palette.Dash) -> Iterator[Any]:
     )
     hollow = series.paper and series.mark is Mark.POINTS  # what is measured may lie at the same place
     yield go.Scatter(
-        x=list(series.x) or [None], y=list(series.y) or [None],  # plotly's legend leaves out what has no point at all
+        x=[*series.x] or [math.nan], y=[*series.y] or [math.nan],  # plotly's legend leaves out what has no point at all
         name=name, mode=mode, error_y=errors,
         marker={"color": colour, "size": 12 if hollow else 8, "symbol": "circle-open" if hollow else "circle"},
         line={"color": colour, "dash": dash.plotly},
