@@ -137,7 +137,7 @@ def test_attention_on_the_gpu(rank, tokens, dtype):
 @pytest.mark.gpu
 @on_gpu
 @pytest.mark.parametrize("tokens", [5, 16, 64, 256])
-@pytest.mark.parametrize("rank", [1, 2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("rank", [8, 16, 32, 64])
 def test_attention_in_tf32(rank, tokens):
     assert largest(accuracy.attention_errors_in_tf32((rank,), 2 * rank, 64, tokens, device="cuda")) < 2e-3
 

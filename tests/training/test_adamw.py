@@ -53,6 +53,7 @@ def test_it_is_torchs_adamw_under_the_schedule():
 
 def test_a_step_leaves_no_tensor_behind():
     alive = []
+    gc.collect()  # what others left
     adamw(
         start(),
         batch_at,
@@ -60,7 +61,7 @@ def test_a_step_leaves_no_tensor_behind():
         SETTINGS,
         tick=lambda: alive.append(sum(type(each) is torch.Tensor for each in gc.get_objects())),
     )
-    assert alive[5] == alive[-1]
+    assert alive[-1] <= alive[5]
 
 
 def test_clipping_looks_at_each_member_alone():

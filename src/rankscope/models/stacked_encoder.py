@@ -91,7 +91,8 @@ def init(
 
     Every norm's scalar starts at 1, the last one, which sets the size and sign of the output, at `last_scale`.
     By that law an entry of w_q and w_k has variance 1/(2·width), so the score of two unit tokens, a sum of rank products
-    over √rank, has standard deviation 1/(2·width): every head attends to all tokens alike. `score_spread` makes it that.
+    over √rank, has standard deviation 1/(2·width): every head attends to all tokens alike. `score_spread` is another
+    standard deviation for it.
     """
     check_stack(models)
     members = [_one(model, seed, tokens, dtype) for model, seed in zip(models, seeds, strict=True)]

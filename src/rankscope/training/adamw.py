@@ -58,7 +58,7 @@ def adamw(
     )
     divide_gradients(optimizer, loss_scale)
     some = next(iter(leaves.values()))
-    history = torch.zeros(stop, len(some), dtype=some.dtype, device=some.device)
+    history = torch.zeros(settings.steps, len(some), dtype=some.dtype, device=some.device)
     start = _resume(checkpoint, leaves, optimizer, history)
     for _ in range(start):  # what was done before counts as progress
         tick()
@@ -77,11 +77,11 @@ def adamw(
                 {
                     "weights": _detached(leaves),
                     "optimizer": optimizer.state_dict(),
-                    "losses": history[: step + 1],
+                    "losses": history[: step + 1].clone(),  # a view is saved with all that it is a view of
                 }
             )
         tick()
-    return _detached(leaves), history
+    return _detached(leaves), history[:stop]
 
 
 def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:

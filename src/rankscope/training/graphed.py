@@ -74,7 +74,7 @@ def adamw_graphed(
                 {
                     "weights": {name: leaf.detach() for name, leaf in leaves.items()},
                     "optimizer": optimizer.state_dict(),
-                    "losses": history[: now + 1],
+                    "losses": history[: now + 1].clone(),
                 }
             )
         tick()

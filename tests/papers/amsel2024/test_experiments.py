@@ -14,7 +14,15 @@ from rankscope.papers.amsel2024 import training
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
 from rankscope.papers.amsel2024.figures import figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
-from rankscope.papers.amsel2024.training import PAPER_RECIPE, Start, recipe, start_of, together, train_group
+from rankscope.papers.amsel2024.training import (
+    APART,
+    PAPER_RECIPE,
+    Start,
+    recipe,
+    start_of,
+    together,
+    train_group,
+)
 from rankscope.training.adamw import adamw
 from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.precision import Precision
@@ -68,12 +76,17 @@ def test_a_member_equals_its_solo_run():
 
 def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse():
     cells = [cell for cell in SMOKE["figure1"].cells() if cell.model.layers == 3][:2]
-    first = {}
+    first, spread = {}, {}
     for start in Start:
         changed = [_with(cell, start=start) for cell in cells]
         first[start] = float(train_group(changed, "cpu", steps=1)[1].mean())
-        assert float(start_of(changed, "cpu")["mlp_norm"][0, 0]) == 1.0
+        weights = start_of(changed, "cpu")
+        spread[start] = float(weights["w_q"].norm() * weights["w_k"].norm())
+        assert float(weights["mlp_norm"][0, 0]) == 1.0
     assert max(first[Start.TOWARDS_ANSWER], first[Start.HEADS_APART]) < 1.0 < first[Start.PYTORCH]
+    assert spread[Start.PYTORCH] == spread[Start.TOWARDS_ANSWER]
+    times = APART * 2 * cells[0].model.width
+    assert spread[Start.HEADS_APART] == pytest.approx(times * spread[Start.PYTORCH], rel=1e-5)
 
 
 @pytest.mark.gpu

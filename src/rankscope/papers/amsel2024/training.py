@@ -41,7 +41,7 @@ class Start(Enum):
 
     PYTORCH            at 1, as every other norm; the heads attend to all points alike
     TOWARDS_ANSWER     at E⟨point, answer⟩ < 0, the best multiple of the point itself
-    HEADS_APART        there, too; the heads' scores are spread by `APART`, and each attends to points of its own
+    HEADS_APART        there, too; each head prefers points of its own, with scores of standard deviation `APART`
     """
 
     PYTORCH = "pytorch"
@@ -54,7 +54,7 @@ APART = 2.0
 
 
 class Recipe(AdamW):
-    """AdamW at learning_rate · layers^(−depth_power), from one of two starts."""
+    """AdamW at learning_rate · layers^(−depth_power), from one of the starts."""
 
     depth_power: float = Field(default=0.0, ge=0)
     start: Start
