@@ -38,7 +38,7 @@ def interpreted():
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["attention", "mlp", "norm", "error"])
+@pytest.mark.parametrize("name", ["attention", "mlp", "norm", "error", "encoder"])
 def test_interpreted_kernels_agree_with_float64(interpreted, name):
     found = torch.tensor(interpreted[name]).flatten()
     assert found.numel() >= 2
@@ -48,10 +48,6 @@ def test_interpreted_kernels_agree_with_float64(interpreted, name):
 def test_tf32_rounds_to_the_nearest_number_and_does_not_cut(interpreted):
     found = torch.tensor(interpreted["attention in tf32"])
     assert 2e-4 < float(found.max()) < 1.5e-3  # cut off, gradients over 256 tokens would be 2.2e-3 apart
-
-
-def test_an_interpreted_encoder_in_tf32_agrees_with_the_plain_one(interpreted):
-    assert largest(interpreted["encoder"]) < 1e-4
 
 
 def test_scores_far_below_zero_are_weighed_by_their_differences(interpreted):

@@ -163,9 +163,8 @@ def forward_by_products(
     for i in tl.static_range(COUNT):
         bits = tl.log2(total[i])
         sums = sums + (most[i] + bits,)
-        result = result + _times(
-            _row(mixed, i, RANK), tl.exp2(-bits), RANK
-        )  # one instruction, a division eight
+        # exp2 is one instruction, a division eight
+        result = result + _times(_row(mixed, i, RANK), tl.exp2(-bits), RANK)
     _write(out + base, result, 1.0, sample, here, first, samples, TOKENS, RANK, COUNT)
     _write(lse + head * TOKENS * samples, sums, 1.0, sample, here, first, samples, TOKENS, 1, COUNT)
 
