@@ -29,7 +29,10 @@ SMALLEST_SIDE = 16
 """Of a block that the matrix units take."""
 
 ROWS = 64
-"""Most tokens of a block on the matrix units. A program takes that many positions, whole samples; up to rank 16 twice that."""
+"""Most tokens of a block on the matrix units. A program takes that many positions, whole samples."""
+
+WARPS = 4
+"""Most of a program on the matrix units."""
 
 LANES = 128
 """Threads of a program by products. A sample has one, or several that share its queries: at most a warp's 32."""
@@ -68,7 +71,8 @@ def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1
     """Whether the kernel takes such heads, over so many samples."""
     if max(ranks) > LARGEST_RANK or tokens > LONGEST or dtype not in KINDS:
         return False
-    launches = [_Group(rank, tokens, samples, members=1, channels=rank, arrays=()) for rank in set(ranks)]
+    float32_as = "tf32" if dtype == torch.float32 else None  # it has the most programs
+    launches = [_Group(rank, tokens, samples, 1, rank, float32_as, arrays=()) for rank in set(ranks)]
     return all(launch.blocks <= MOST_PROGRAMS for launch in launches)
 
 
@@ -180,13 +184,17 @@ def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
 
 @dataclass(frozen=True)
 class _Group:
-    """Members of one rank: their parts of the arrays, and the sizes of a launch."""
+    """Members of one rank: their parts of the arrays, and the sizes of a launch.
+
+    float32_as   how numbers are multiplied if they are float32
+    """
 
     rank: int
     tokens: int
     samples: int
     members: int
     channels: int
+    float32_as: str | None
     arrays: tuple[Tensor, ...]
 
     @property
@@ -214,8 +222,20 @@ class _Group:
 
     @property
     def together(self) -> int:
-        """Samples of a program."""
-        return (2 * ROWS if self.rank <= SMALLEST_SIDE else ROWS) // self.rows
+        """Samples of a program on the matrix units: ROWS positions, up to rank 16 twice that if registers hold them."""
+        roomy = self.float32_as != "tf32" or self.rows < ROWS
+        return (2 * ROWS if self.rank <= SMALLEST_SIDE and roomy else ROWS) // self.rows
+
+    @property
+    def warps(self) -> int:
+        """Of a program on the matrix units.
+
+        In a batch a warp has whole samples: if there were more warps than samples, some would compute the same. One sample
+        alone is cut into rows. Plain float32 is cut anyhow, and one sample of it needs the registers of twice as many.
+        """
+        if self.float32_as == "ieee":
+            return 2 * WARPS if self.together == 1 else WARPS
+        return WARPS if self.together == 1 else min(WARPS, self.together)
 
     @property
     def sample_blocks(self) -> int:
@@ -248,19 +268,21 @@ class _Group:
             "RANKS": max(SMALLEST_SIDE, power_of_two(self.rank)),
             "ROWS": self.rows,
             "SAMPLES": self.together,
-            "PRECISION": precision(),
+            "PRECISION": self.float32_as or "tf32",  # of no meaning to 16 bits
+            "num_warps": self.warps,
         }
 
 
 def _groups(arrays: Sequence[Tensor], lse: Tensor, ranks: Sequence[int], tokens: int) -> Iterator[_Group]:
     _, channels, positions = arrays[0].shape
+    float32_as = precision() if arrays[0].dtype == torch.float32 else None
     start = 0
     for rank, members in rank_groups(ranks):
         count = members.stop - members.start
         rows = slice(start, start + count * (channels // rank) * positions)
         start = rows.stop
         parts = (*(array[members] for array in arrays), lse[rows])
-        yield _Group(rank, tokens, positions // tokens, count, channels, parts)
+        yield _Group(rank, tokens, positions // tokens, count, channels, float32_as, parts)
 
 
 def _room_for_out(qkv: Tensor) -> Tensor:

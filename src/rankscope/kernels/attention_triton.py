@@ -9,7 +9,7 @@ registers, and all keys pass by, KEYS at a time. Channels are not padded, and to
 of keys and values are sums over the lanes of a sample.
 
 Larger rank, by matrix units; positions are (sample, token). A program takes a few samples side by side, a batch of small
-products; tokens are padded to 16, 32 or 64, and longer sequences pass by in blocks of 64 keys.
+products, or one; tokens are padded to 16, 32 or 64, and longer sequences pass by in blocks of 64 keys.
 """
 
 import triton
@@ -250,7 +250,15 @@ def _turned(block):
 
 @triton.jit
 def _product(left, right, PRECISION: tl.constexpr):
-    return tl.dot(_operand(left, PRECISION), _operand(right, PRECISION), input_precision=PRECISION)
+    """Sample by sample. In a batch every sample is one warp's; a sample alone is a plain matrix, which warps share by rows."""
+    left, right = _operand(left, PRECISION), _operand(right, PRECISION)
+    if left.shape[0] == 1:
+        left = tl.reshape(left, (left.shape[1], left.shape[2]))
+        right = tl.reshape(right, (right.shape[1], right.shape[2]))
+        found = tl.expand_dims(tl.dot(left, right, input_precision=PRECISION), 0)
+    else:
+        found = tl.dot(left, right, input_precision=PRECISION)
+    return found
 
 
 @triton.jit

@@ -1,0 +1,57 @@
+"""The kernels compiled for an H100, which needs none: what they keep, they keep in registers.
+
+A kernel whose numbers do not fit spills them to memory, thousands of bytes a thread, and is ten to a hundred times slower.
+"""
+
+import re
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rankscope.kernels.attention import _Group
+
+pytest.importorskip("triton", reason="triton is not installed: no kernel was compiled")
+TOOLS = Path(str(find_spec("triton").origin)).parent / "backends/nvidia/bin"
+SPILLED = 1024
+"""Bytes a thread that may be."""
+
+
+def spilled(kernel, group, folder):
+    """Bytes of a thread's stack."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    fixed = group.by_matrices()
+    warps = fixed.pop("num_warps")
+    kinds = {"lse": "*fp32", "scale": "fp32", "samples": "i32", "heads": "i32", "between": "i32"}
+    array = "*fp32" if group.float32_as else "*bf16"
+    signature = {name: "constexpr" if name in fixed else kinds.get(name, array) for name in kernel.arg_names}
+    aligned = {
+        (place,): [["tt.divisibility", 16]]
+        for place, kind in enumerate(signature.values())
+        if kind[0] in "*i"
+    }
+    source = ASTSource(kernel, signature, fixed, aligned)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    path = folder / "kernel.cubin"
+    path.write_bytes(compiled.asm["cubin"])
+    told = subprocess.run(
+        [TOOLS / "cuobjdump", "-res-usage", path], capture_output=True, text=True, check=True
+    )
+    return int(re.search(r"STACK:(\d+)", told.stdout).group(1))
+
+
+@pytest.mark.skipif(not (TOOLS / "cuobjdump").exists(), reason="triton came without NVIDIA's tools")
+@pytest.mark.parametrize(
+    ("float32_as", "tokens", "rank"),
+    [(None, 64, 64), (None, 256, 8), (None, 256, 64), ("tf32", 64, 8), ("tf32", 256, 64), ("ieee", 256, 64)],
+)
+def test_attention_on_the_matrix_units_keeps_its_numbers_in_registers(float32_as, tokens, rank, tmp_path):
+    from rankscope.kernels import attention_triton as kernels
+
+    group = _Group(rank, tokens, 64, members=1, channels=2 * rank, float32_as=float32_as, arrays=())
+    assert spilled(kernels.forward_by_matrices, group, tmp_path) <= SPILLED
+    assert spilled(kernels.backward_by_matrices, group, tmp_path) <= SPILLED
