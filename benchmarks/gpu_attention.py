@@ -10,7 +10,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
+from gpu_training import versions
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from triton.testing import do_bench_cudagraph
@@ -102,10 +101,7 @@ def main() -> None:
     shapes = list(product(PRECISIONS, TOKENS, RANKS))
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compiled, shapes))
-    result: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "python": platform.python_version(), "channels": CHANNELS, "positions": POSITIONS, "shapes": [],
-    }  # fmt: skip
+    result: dict[str, Any] = {**versions(), "channels": CHANNELS, "positions": POSITIONS, "shapes": []}
     for shape in shapes:
         row = measure(shape)
         result["shapes"].append(row)
