@@ -29,10 +29,10 @@ SMALLEST_SIDE = 16
 """Of a block that the matrix units take."""
 
 ROWS = 64
-"""Most tokens of a block on the matrix units. A program takes that many positions, whole samples."""
+"""Most tokens of a block on the matrix units. A program takes that many positions, whole samples, or twice that."""
 
 WARPS = 4
-"""Most of a program on the matrix units."""
+"""Of a program on the matrix units, at most; plain float32 has twice as many for one sample."""
 
 LANES = 128
 """Threads of a program by products. A sample has one, or several that share its queries: at most a warp's 32."""
@@ -270,6 +270,9 @@ class _Group:
             "SAMPLES": self.together,
             "PRECISION": self.float32_as or "tf32",  # of no meaning to 16 bits
             "num_warps": self.warps,
+            "num_stages": 2
+            if self.float32_as == "ieee"
+            else 3,  # a third would not fit an A100's shared memory
         }
 
 

@@ -250,7 +250,7 @@ def _turned(block):
 
 @triton.jit
 def _product(left, right, PRECISION: tl.constexpr):
-    """Sample by sample. In a batch every sample is one warp's; a sample alone is a plain matrix, which warps share by rows."""
+    """Sample by sample. The matrix units give a batch's sample to one warp; warps share the rows of a sample that is alone."""
     left, right = _operand(left, PRECISION), _operand(right, PRECISION)
     if left.shape[0] == 1:
         left = tl.reshape(left, (left.shape[1], left.shape[2]))
