@@ -8,13 +8,12 @@ Stock attention exists where rank = dim / heads. The error is that of the output
 
 import argparse
 import json
-import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import triton
+from gpu_training import versions
 from torch import Tensor, nn
 from triton.testing import do_bench
 
@@ -75,10 +74,7 @@ def main() -> None:
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("No CUDA device: the fused kernel is for GPUs.")
-    result: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "python": platform.python_version(), "dim": DIM, "positions": POSITIONS, "shapes": [],
-    }  # fmt: skip
+    result: dict[str, Any] = {**versions(), "dim": DIM, "positions": POSITIONS, "shapes": []}
     for tokens in TOKENS:
         for rank in RANKS:
             row = measure(tokens, rank)

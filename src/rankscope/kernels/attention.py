@@ -270,9 +270,8 @@ class _Group:
             "SAMPLES": self.together,
             "PRECISION": self.float32_as or "tf32",  # of no meaning to 16 bits
             "num_warps": self.warps,
-            "num_stages": 2
-            if self.float32_as == "ieee"
-            else 3,  # a third would not fit an A100's shared memory
+            # plain float32 with a third stage would not fit an A100's shared memory
+            "num_stages": 2 if self.float32_as == "ieee" else 3,
         }
 
 
