@@ -1,4 +1,6 @@
+import io
 import json
+import re
 import shutil
 import signal
 import sqlite3
@@ -9,13 +11,16 @@ from contextlib import closing
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
-from rankscope.cli.lab import _remember
+from rankscope.cli.lab import _remember, _run
 from rankscope.lab import Scale, Store
+from rankscope.lab.runner import Group, Plan
 from rankscope.lab.store import FILE
 from rankscope.papers import PAPERS
 from rankscope.report.build import Selection, sections
 from tests.browser import errors
+from tests.lab.toy import toy
 from tests.report.kept import keep
 
 SMOKE = ("reproduce", "li2024", "--scale", "smoke", "--seeds", 2)
@@ -234,7 +239,8 @@ def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(refuses, args, me
     refuses(*args, saying=message)
 
 
-def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli, drawn, tmp_path):
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM], ids=["by the user", "by a scheduler"])
+def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli, drawn, tmp_path, asked):
     line = ("reproduce", "li2024", "--scale", "smoke", "--seeds", "12", "--only", "li2024.fig2", "--out")
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     command = [sys.executable, "-m", "rankscope.cli", *line, killed]
@@ -242,7 +248,7 @@ def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli
     deadline = time.time() + 120
     while time.time() < deadline and not list(killed.glob("arrays/*/*.safetensors")):
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(asked)
     _, err = process.communicate(timeout=120)
     if process.returncode:  # a fast machine may be done before the signal
         assert process.returncode == 130
@@ -255,6 +261,19 @@ def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli
     selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, "li2024.fig2")
     (experiment,) = selection.experiments(PAPERS["li2024"])
     pd.testing.assert_frame_equal(Store(killed).table(experiment), Store(whole).table(experiment))
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path, terminal):
+    def fake(todo, store, device, *, advance):
+        for _ in range(50):
+            advance(2.0)
+
+    monkeypatch.setattr("rankscope.cli.lab.run", fake)
+    log = Console(file=io.StringIO(), force_terminal=terminal)
+    _run(Plan((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log)
+    told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
+    assert told == ([] if terminal else list(range(5, 100, 5)))
 
 
 def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(cli, tmp_path):

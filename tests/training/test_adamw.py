@@ -115,6 +115,17 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 
 
+def test_who_is_stopped_keeps_the_state_at_once(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "group.pt", seconds=1e9)
+    ticks = iter(range(7))
+    with pytest.raises(StopIteration):
+        adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=checkpoint, tick=lambda: next(ticks))
+    state = checkpoint.load("cpu")
+    assert len(state["losses"]) == 8  # the step whose end the eighth tick told is done
+    once, _ = adamw(start(), batch_at, losses_of, SETTINGS, steps=8)
+    assert all(torch.equal(state["weights"][name], once[name]) for name in once)
+
+
 def test_a_checkpoint_that_cannot_be_read_means_starting_anew(tmp_path):
     path = tmp_path / "group.pt"
     path.write_bytes(b"half a file")

@@ -1,6 +1,7 @@
 """The command line's trunk: the app, options that commands share, and how a mistake is told."""
 
 import math
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
@@ -38,7 +39,11 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 def run_app() -> None:
-    """Run the command line. A mistake is one line that names the remedy, and exit code 2."""
+    """Run the command line. A mistake is one line that names the remedy, and exit code 2.
+
+    A scheduler whose time is up asks the process to end: that is the user's Ctrl-C.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(standalone_mode=False)
     except USAGE_MISTAKE as error:

@@ -32,6 +32,9 @@ Kept = Annotated[
     ),
 ]
 RESULTS = Path("results")
+LINE = 5
+"""Per cent of a run between two lines in a log."""
+
 WIDE = 120
 """Columns of a terminal from which the papers' own values are shown beside the verdicts."""
 
@@ -179,15 +182,25 @@ def _results(given: Path | None) -> Path | None:
 
 
 def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
-    """Run the plan behind a progress bar that counts expected seconds."""
+    """Run the plan behind a progress bar that counts expected seconds; in a log it is a line a twentieth."""
     total = sum(group.seconds for group in todo.groups)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn(),
         console=log, disable=not todo.groups,
     ) as bar:  # fmt: skip
-        task = bar.add_task("training", total=total)
+        bar.add_task("training", total=total)
+        (task,), told = bar.tasks, 0
+
+        def advance(seconds: float) -> None:
+            nonlocal told
+            bar.advance(task.id, seconds)
+            if not log.is_terminal and told + LINE <= task.percentage < 100:
+                told = int(task.percentage // LINE * LINE)
+                left = task.time_remaining
+                log.print(f"training: {told}%" + ("" if left is None else f", about {_duration(left)} left"))
+
         try:
-            run(todo, store, device, advance=lambda seconds: bar.advance(task, seconds))
+            run(todo, store, device, advance=advance)
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished())
@@ -210,13 +223,16 @@ def _cost(todo: Plan, scale: Scale, device: str) -> str:
     if not left:
         return f"Scale {scale.value}: all {todo.cells} trainings are finished already."
     done = f", {todo.finished} finished already" if todo.finished else ""
-    minutes, seconds = divmod(round(todo.seconds), 60)
-    took = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
     groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
     return (
         f"Scale {scale.value}: {left} trainings in {groups}{done}; "
-        f"about {took} on {device} with {todo.workers} at a time, by a short measurement."
+        f"about {_duration(todo.seconds)} on {device} with {todo.workers} at a time, by a short measurement."
     )
+
+
+def _duration(total: float) -> str:
+    minutes, seconds = divmod(round(total), 60)
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
 def _existing(out: Path) -> Store:

@@ -94,6 +94,7 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
 def _begin() -> None:
     """A worker leaves the keyboard to its owner, dies with it, however that died, and keeps to one core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
 

@@ -5,7 +5,8 @@ share the learning rate; clipping looks at each member alone.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -13,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from rankscope.core import Config
-from rankscope.training.checkpoint import Checkpoint
+from rankscope.training.checkpoint import Checkpoint, State
 from rankscope.training.schedule import warmup_cosine
 
 Weights = dict[str, Tensor]
@@ -72,16 +73,20 @@ def adamw(
             clip_members(leaves, settings.clip * loss_scale)
         optimizer.step()
         history[step] = losses.detach()
-        if checkpoint is not None and checkpoint.due:
-            checkpoint.save(
-                {
-                    "weights": _detached(leaves),
-                    "optimizer": optimizer.state_dict(),
-                    "losses": history[: step + 1].clone(),  # a view is saved with all that it is a view of
-                }
-            )
-        tick()
+        if checkpoint is None:
+            tick()
+        else:
+            checkpoint.after_step(partial(state_of, leaves, optimizer, history[: step + 1]), tick)
     return _detached(leaves), history[:stop]
+
+
+def state_of(leaves: Weights, optimizer: torch.optim.Optimizer, losses: Tensor) -> State:
+    """All that a training needs to go on."""
+    return {
+        "weights": _detached(leaves),
+        "optimizer": optimizer.state_dict(),
+        "losses": losses.clone(),  # a view is saved with all that it is a view of
+    }
 
 
 def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:
@@ -107,7 +112,7 @@ def _resume(
 ) -> int:
     """Take up the last state, if there is one, and return the step that comes next."""
     device = str(history.device)
-    state: dict[str, Any] | None = None if checkpoint is None else checkpoint.load(device)
+    state = None if checkpoint is None else checkpoint.load(device)
     if state is None:
         return 0
     with torch.no_grad():

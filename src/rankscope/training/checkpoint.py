@@ -1,13 +1,16 @@
-"""A training that was killed goes on where it stood: its whole state in one file, replaced in one move."""
+"""A training that was stopped goes on where it stood: its whole state in one file, replaced in one move."""
 
 import os
 import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+
+State = dict[str, Any]
 
 SECONDS = 60.0
 SHARE = 0.05
@@ -32,7 +35,19 @@ class Checkpoint:
         wait = max(self.seconds, self._took / SHARE) if self.seconds else 0.0
         return time.monotonic() - self._last >= wait
 
-    def save(self, state: dict[str, Any]) -> None:
+    def after_step(self, state: Callable[[], State], tick: Callable[[], None]) -> None:
+        """Keep the state if that is due, and say that a step is done; if the answer is to stop, keep the state then."""
+        kept = self.due
+        if kept:
+            self.save(state())
+        try:
+            tick()
+        except BaseException:
+            if not kept:
+                self.save(state())
+            raise
+
+    def save(self, state: State) -> None:
         """Keep the state: written beside, then renamed, so the file is always whole."""
         start = time.monotonic()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +57,9 @@ class Checkpoint:
         self._last = time.monotonic()
         self._took = self._last - start
 
-    def load(self, device: str) -> dict[str, Any] | None:
+    def load(self, device: str) -> State | None:
         """The last state on the device; None if there is none, or if its file is not whole."""
         if not zipfile.is_zipfile(self.path):
             return None
-        state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
+        state: State = torch.load(self.path, map_location=device, weights_only=True)
         return state

@@ -5,13 +5,14 @@ The step's number is a tensor that the graph counts up; the learning rate and th
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankscope.training.adamw import AdamW, Weights, clip_members, divide_gradients
+from rankscope.training.adamw import AdamW, Weights, clip_members, divide_gradients, state_of
 from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.schedule import warmup_cosine
 
@@ -69,15 +70,10 @@ def adamw_graphed(
         advance()
     for now in range(start, stop):
         graph.replay()
-        if checkpoint is not None and checkpoint.due:
-            checkpoint.save(
-                {
-                    "weights": {name: leaf.detach() for name, leaf in leaves.items()},
-                    "optimizer": optimizer.state_dict(),
-                    "losses": history[: now + 1].clone(),
-                }
-            )
-        tick()
+        if checkpoint is None:
+            tick()
+        else:
+            checkpoint.after_step(partial(state_of, leaves, optimizer, history[: now + 1]), tick)
     return {name: leaf.detach().clone() for name, leaf in leaves.items()}, history[:stop].clone()
 
 
@@ -101,7 +97,7 @@ def _begin(
 ) -> int:
     """Undo the warm-up: the given weights and a fresh optimizer, or the checkpoint's. Returns the step that comes next."""
     device = str(history.device)
-    state: dict[str, Any] | None = None if checkpoint is None else checkpoint.load(device)
+    state = None if checkpoint is None else checkpoint.load(device)
     kept = weights if state is None else state["weights"]
     for name, leaf in leaves.items():
         leaf.copy_(kept[name])
