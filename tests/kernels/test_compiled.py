@@ -14,8 +14,9 @@ from rankscope.kernels.attention import _Group
 
 pytest.importorskip("triton", reason="triton is not installed: no kernel was compiled")
 TOOLS = Path(str(find_spec("triton").origin)).parent / "backends/nvidia/bin"
-SPILLED = 1280
-"""Bytes a thread that may be: the worst of these has 1,208, and those that ran slowly had 7,000 and more."""
+SPILLED = 1088
+"""Bytes a thread that may be: TF32 with 32 tokens of rank 64 has 1,024 backward, the others at most 232. Those that ran
+slowly had 7,000 and more."""
 
 
 def spilled(kernel, group, folder):
@@ -54,7 +55,8 @@ def spilled(kernel, group, folder):
         ("tf32", 32, 64),
         ("tf32", 64, 8),
         ("tf32", 256, 64),
-        ("ieee", 64, 64),
+        ("ieee", 32, 64),
+        ("ieee", 256, 16),
         ("ieee", 256, 64),
     ],
 )

@@ -71,8 +71,10 @@ def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1
     """Whether the kernel takes such heads, over so many samples."""
     if max(ranks) > LARGEST_RANK or tokens > LONGEST or dtype not in KINDS:
         return False
-    float32_as = "tf32" if dtype == torch.float32 else None  # it has the most programs
-    launches = [_Group(rank, tokens, samples, 1, rank, float32_as, arrays=()) for rank in set(ranks)]
+    kinds = ("tf32", "ieee") if dtype == torch.float32 else (None,)
+    launches = [
+        _Group(rank, tokens, samples, 1, rank, kind, arrays=()) for rank in set(ranks) for kind in kinds
+    ]
     return all(launch.blocks <= MOST_PROGRAMS for launch in launches)
 
 
@@ -217,14 +219,20 @@ class _Group:
         return min(LANES, self.share * power_of_two(self.samples))
 
     @property
+    def alone(self) -> bool:
+        """Whether a program on the matrix units has one sample: a warp's registers would not hold it, so warps share it."""
+        return self.tokens > ROWS // 2 and (self.rank > SMALLEST_SIDE or self.float32_as is not None)
+
+    @property
     def rows(self) -> int:
-        return min(ROWS, max(SMALLEST_SIDE, power_of_two(self.tokens)))
+        """Tokens of a block on the matrix units; half as many where plain float32, being unrolled, would spill."""
+        most = ROWS // 2 if self.float32_as == "ieee" and self.rank > LARGEST_RANK // 2 else ROWS
+        return min(most, max(SMALLEST_SIDE, power_of_two(self.tokens)))
 
     @property
     def together(self) -> int:
-        """Samples of a program on the matrix units: ROWS positions, up to rank 16 twice that if registers hold them."""
-        roomy = self.float32_as != "tf32" or self.rows < ROWS
-        return (2 * ROWS if self.rank <= SMALLEST_SIDE and roomy else ROWS) // self.rows
+        """Samples of a program on the matrix units: ROWS positions, up to rank 16 twice that, or one sample alone."""
+        return 1 if self.alone else (2 * ROWS if self.rank <= SMALLEST_SIDE else ROWS) // self.rows
 
     @property
     def warps(self) -> int:
@@ -233,9 +241,9 @@ class _Group:
         In a batch a warp has whole samples: if there were more warps than samples, some would compute the same. One sample
         alone is cut into rows. Plain float32 is cut anyhow, and one sample of it needs the registers of twice as many.
         """
-        if self.float32_as == "ieee":
-            return 2 * WARPS if self.together == 1 else WARPS
-        return WARPS if self.together == 1 else min(WARPS, self.together)
+        if self.alone:
+            return 2 * WARPS if self.float32_as == "ieee" else WARPS
+        return WARPS if self.float32_as == "ieee" else min(WARPS, self.together)
 
     @property
     def sample_blocks(self) -> int:

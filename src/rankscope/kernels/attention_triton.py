@@ -9,7 +9,8 @@ registers, and all keys pass by, KEYS at a time. Channels are not padded, and to
 of keys and values are sums over the lanes of a sample.
 
 Larger rank, by matrix units; positions are (sample, token). A program takes a few samples side by side, a batch of small
-products, or one; tokens are padded to 16, 32 or 64, and longer sequences pass by in blocks of 64 keys.
+products, or one, whose blocks are matrices; tokens are padded to 16, 32 or 64, and longer sequences pass by in blocks of 64
+keys, or 32.
 """
 
 import triton
@@ -224,41 +225,52 @@ def backward_by_products(
 
 @triton.jit
 def _block(array, base, sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
-    """A (sample, token, channel) block of an array; zeros where there is nothing."""
-    where, there = _place(base, sample, token, channel, samples, TOKENS, RANK)
-    return tl.load(array + where, mask=there, other=0.0)
+    """A (sample, token, channel) block of an array, or (token, channel) of one sample; zeros where there is nothing."""
+    where, there = _place(sample, token, channel, samples, TOKENS, RANK)
+    return tl.load(array + base + where, mask=there, other=0.0)
 
 
 @triton.jit
 def _keep(array, base, block, sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
     """The way back of `_block`."""
-    where, there = _place(base, sample, token, channel, samples, TOKENS, RANK)
-    tl.store(array + where, block.to(array.dtype.element_ty), mask=there)
+    where, there = _place(sample, token, channel, samples, TOKENS, RANK)
+    tl.store(array + base + where, block.to(array.dtype.element_ty), mask=there)
 
 
 @triton.jit
-def _place(base, sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
+def _place(sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
     there = (sample < samples) & (token < TOKENS) & (channel < RANK)
-    return base + sample * TOKENS + token + channel * (samples * TOKENS), there
+    return sample * TOKENS + token + channel * (samples * TOKENS), there
 
 
 @triton.jit
 def _turned(block):
-    """(sample, token, channel) → (sample, channel, token)"""
-    return tl.permute(block, (0, 2, 1))
+    """(sample, token, channel) → (sample, channel, token), or (token, channel) → (channel, token)"""
+    return tl.permute(block, (0, 2, 1) if len(block.shape) == 3 else (1, 0))
 
 
 @triton.jit
 def _product(left, right, PRECISION: tl.constexpr):
     """Sample by sample. The matrix units give a batch's sample to one warp; warps share the rows of a sample that is alone."""
-    left, right = _operand(left, PRECISION), _operand(right, PRECISION)
-    if left.shape[0] == 1:
-        left = tl.reshape(left, (left.shape[1], left.shape[2]))
-        right = tl.reshape(right, (right.shape[1], right.shape[2]))
-        found = tl.expand_dims(tl.dot(left, right, input_precision=PRECISION), 0)
-    else:
-        found = tl.dot(left, right, input_precision=PRECISION)
-    return found
+    return tl.dot(_operand(left, PRECISION), _operand(right, PRECISION), input_precision=PRECISION)
+
+
+@triton.jit
+def _samples(first, COUNT: tl.constexpr):
+    """COUNT samples along the first of three axes; one alone has no axis, so that its blocks are matrices."""
+    return first if COUNT == 1 else (first + tl.arange(0, COUNT))[:, None, None]
+
+
+@triton.jit
+def _down(index, SAMPLES: tl.constexpr):
+    """An index along the last axis but one."""
+    return index[:, None] if SAMPLES == 1 else index[None, :, None]
+
+
+@triton.jit
+def _across(index, SAMPLES: tl.constexpr):
+    """An index along the last axis."""
+    return index[None, :] if SAMPLES == 1 else index[None, None, :]
 
 
 @triton.jit
@@ -293,22 +305,22 @@ def forward_by_matrices(
     packed = base + head // heads * between
     BLOCKS: tl.constexpr = (TOKENS + ROWS - 1) // ROWS
     row = tl.arange(0, ROWS)
-    channel = tl.arange(0, RANKS)[None, None, :]
-    sample = (tl.program_id(1) // BLOCKS * SAMPLES + tl.arange(0, SAMPLES))[:, None, None]
-    token = (tl.program_id(1) % BLOCKS * ROWS + row)[None, :, None]
+    channel = _across(tl.arange(0, RANKS), SAMPLES)
+    sample = _samples(tl.program_id(1) // BLOCKS * SAMPLES, SAMPLES)
+    token = _down(tl.program_id(1) % BLOCKS * ROWS + row, SAMPLES)
     queries = _block(q, packed, sample, token, channel, samples, TOKENS, RANK)
-    most = tl.full([SAMPLES, ROWS, 1], float("-inf"), tl.float32)
-    total = tl.zeros([SAMPLES, ROWS, 1], tl.float32)
-    mixed = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
+    most = tl.full((sample + token).shape, float("-inf"), tl.float32)
+    total = tl.zeros(most.shape, tl.float32)
+    mixed = tl.zeros(queries.shape, tl.float32)
     for block in range(BLOCKS):
         theirs = block * ROWS + row
-        key = _block(k, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        value = _block(v, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
-        level = tl.maximum(most, tl.max(scores, axis=2, keep_dims=True))
+        key = _block(k, packed, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
+        value = _block(v, packed, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
+        scores = _scores(queries, key, _across(theirs, SAMPLES), scale, TOKENS, PRECISION)
+        level = tl.maximum(most, tl.max(scores, axis=-1, keep_dims=True))
         shrink = tl.exp2(most - level)
         weight = tl.exp2(scores - level)
-        total = total * shrink + tl.sum(weight, axis=2, keep_dims=True)
+        total = total * shrink + tl.sum(weight, axis=-1, keep_dims=True)
         mixed = mixed * shrink + _product(weight.to(value.dtype), value, PRECISION)
         most = level
     _keep(out, base, mixed / total, sample, token, channel, samples, TOKENS, RANK)
@@ -328,49 +340,49 @@ def backward_by_matrices(
     packed = base + head // heads * between
     BLOCKS: tl.constexpr = (TOKENS + ROWS - 1) // ROWS
     row = tl.arange(0, ROWS)
-    channel = tl.arange(0, RANKS)[None, None, :]
-    sample = (tl.program_id(1) * SAMPLES + tl.arange(0, SAMPLES))[:, None, None]
+    channel = _across(tl.arange(0, RANKS), SAMPLES)
+    sample = _samples(tl.program_id(1) * SAMPLES, SAMPLES)
     for one in range(BLOCKS):
         theirs = one * ROWS + row
-        key = _block(k, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        value = _block(v, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        to_k = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
-        to_v = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
+        key = _block(k, packed, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
+        value = _block(v, packed, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
+        to_k = tl.zeros(key.shape, tl.float32)
+        to_v = tl.zeros(value.shape, tl.float32)
         for other in range(BLOCKS):
-            token = (other * ROWS + row)[None, :, None]
+            token = _down(other * ROWS + row, SAMPLES)
             queries = _block(q, packed, sample, token, channel, samples, TOKENS, RANK)
             pull = _block(grad, base, sample, token, channel, samples, TOKENS, RANK)
             level = _block(lse, first, sample, token, sample * 0, samples, TOKENS, 1)
-            scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
+            scores = _scores(queries, key, _across(theirs, SAMPLES), scale, TOKENS, PRECISION)
             weight = tl.exp2(scores - level)
             slope = _product(pull, _turned(value), PRECISION)
             if BLOCKS == 1:
-                shared = tl.sum(weight * slope, axis=2, keep_dims=True)
+                shared = tl.sum(weight * slope, axis=-1, keep_dims=True)
             else:
                 made = _block(out, base, sample, token, channel, samples, TOKENS, RANK)
-                shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=2, keep_dims=True)
+                shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=-1, keep_dims=True)
             slope = (weight * (slope - shared) * scale).to(queries.dtype)
             to_v += _product(_turned(weight.to(pull.dtype)), pull, PRECISION)
             to_k += _product(_turned(slope), queries, PRECISION)
             if BLOCKS == 1:
                 to_q = _product(slope, key, PRECISION)
                 _keep(grad_q, packed, to_q, sample, token, channel, samples, TOKENS, RANK)
-        _keep(grad_k, packed, to_k, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-        _keep(grad_v, packed, to_v, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
+        _keep(grad_k, packed, to_k, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
+        _keep(grad_v, packed, to_v, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
     if BLOCKS > 1:
         for one in range(BLOCKS):
-            token = (one * ROWS + row)[None, :, None]
+            token = _down(one * ROWS + row, SAMPLES)
             queries = _block(q, packed, sample, token, channel, samples, TOKENS, RANK)
             pull = _block(grad, base, sample, token, channel, samples, TOKENS, RANK)
             made = _block(out, base, sample, token, channel, samples, TOKENS, RANK)
             level = _block(lse, first, sample, token, sample * 0, samples, TOKENS, 1)
-            shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=2, keep_dims=True)
-            to_q = tl.zeros([SAMPLES, ROWS, RANKS], tl.float32)
+            shared = tl.sum(pull.to(tl.float32) * made.to(tl.float32), axis=-1, keep_dims=True)
+            to_q = tl.zeros(queries.shape, tl.float32)
             for other in range(BLOCKS):
                 theirs = other * ROWS + row
-                key = _block(k, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-                value = _block(v, packed, sample, theirs[None, :, None], channel, samples, TOKENS, RANK)
-                scores = _scores(queries, key, theirs[None, None, :], scale, TOKENS, PRECISION)
+                key = _block(k, packed, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
+                value = _block(v, packed, sample, _down(theirs, SAMPLES), channel, samples, TOKENS, RANK)
+                scores = _scores(queries, key, _across(theirs, SAMPLES), scale, TOKENS, PRECISION)
                 slope = _product(pull, _turned(value), PRECISION) - shared
                 slope = (tl.exp2(scores - level) * slope * scale).to(key.dtype)
                 to_q += _product(slope, key, PRECISION)
