@@ -18,6 +18,9 @@ from rankscope.papers.amsel2024.theory.majority import failure_rate
 from rankscope.papers.amsel2024.theory.softmax_head import error_two_orthonormal
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, sample
 
+PIECE = 500
+"""Samples that are answered at a time: the heads' values for all of them would be gigabytes at the paper's sizes."""
+
 
 class Kind(Enum):
     """Which construction."""
@@ -79,7 +82,7 @@ def _draw(model: Construction, task: Neighbors, samples: int, seed: int, draw: i
     heads = stream(seed, "simulated heads", draw)
     if model.kind is Kind.MAJORITY:
         vote = MajorityVote(task.dim, model.size, heads, dtype=torch.float64)
-        wrong = (vote(batch.points, batch.queries) - batch.answer).norm(dim=-1) > 0.5
+        wrong = (_answers(vote, batch) - batch.answer).norm(dim=-1) > 0.5
         return float(wrong.double().mean()), failure_rate(task.dim, model.size)
     if model.kind is Kind.RANDOM:
         drawn = random_heads(task.dim, model.size, heads)
@@ -94,5 +97,11 @@ def _parts(cell: Cell) -> tuple[Construction, Neighbors, Simulation]:
 
 
 def _error(layer: torch.nn.Module, batch: NeighborsBatch) -> float:
-    output: Tensor = layer(batch.queries, batch.points, batch.points, need_weights=False)[0]
+    output = _answers(lambda points, queries: layer(queries, points, points, need_weights=False)[0], batch)
     return float((output - batch.answer).square().sum(-1).mean())
+
+
+def _answers(model: Callable[[Tensor, Tensor], Tensor], batch: NeighborsBatch) -> Tensor:
+    """What the model says to all points and queries."""
+    pieces = zip(torch.split(batch.points, PIECE), torch.split(batch.queries, PIECE), strict=True)
+    return torch.cat([model(points, queries) for points, queries in pieces])
