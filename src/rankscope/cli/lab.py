@@ -196,8 +196,7 @@ def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
             bar.advance(task.id, seconds)
             if not log.is_terminal and told + LINE <= task.percentage < 100:
                 told = int(task.percentage // LINE * LINE)
-                left = task.time_remaining
-                log.print(f"training: {told}%" + ("" if left is None else f", about {_duration(left)} left"))
+                log.print(f"training: {told}% after {_duration(task.elapsed or 0.0)}")
 
         try:
             run(todo, store, device, advance=advance)

@@ -248,6 +248,7 @@ def _constructions(sizes: Sizes) -> Experiment:
         together=simulation.together,
         ticks=simulation.ticks,
         probe=simulation.seconds_per_cell,
+        dtype=lambda cell: "float64",
     )
 
 
