@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import re
 import shutil
 import signal
@@ -261,6 +262,37 @@ def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli
     selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, "li2024.fig2")
     (experiment,) = selection.experiments(PAPERS["li2024"])
     pd.testing.assert_frame_equal(Store(killed).table(experiment), Store(whole).table(experiment))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
+def test_a_job_that_is_asked_to_end_keeps_the_states_of_its_trainings(tmp_path):
+    line = (
+        "reproduce",
+        "amsel2024",
+        "--scale",
+        "quick",
+        "--experiment",
+        "amsel2024/figure1",
+        "--where",
+        "layers=5",
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rankscope.cli", *line, "--out", tmp_path / "run"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},  # as many workers on every machine
+    )
+    told = ""
+    while "training:" not in told and process.poll() is None:
+        told = process.stderr.readline()
+    for _ in range(2):  # as timeout(1) does
+        os.killpg(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "run again to go on" in err
+    assert "Traceback" not in err
+    assert len(list((tmp_path / "run").glob("unfinished/*/*.pt"))) == 2
 
 
 @pytest.mark.parametrize("terminal", [False, True])

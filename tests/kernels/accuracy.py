@@ -25,10 +25,13 @@ from rankscope.kernels.normals import _fill as normals_op
 from rankscope.kernels.normals import normals
 from rankscope.lab import Cell
 from rankscope.models import stacked_encoder
+from rankscope.models.head_sum import HeadSum
 from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Program
+from rankscope.papers.amsel2024 import two_points
 from rankscope.papers.amsel2024.training import OUR_RECIPE, _drawn_there
-from rankscope.tasks.neighbors import Neighbors, Target
+from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
+from rankscope.training.adamw import AdamW
 from rankscope.training.precision import Precision
 
 SMALL = [
@@ -41,6 +44,7 @@ SMALL = [
     ((16,), 32, 5, 16),
     ((10,), 20, 3, 20),
     ((32,), 32, 2, 70),
+    ((64,), 64, 2, 40),
 ]
 """Ranks of the members, channels, samples, tokens: one lane a sample, and one program, or several; whole blocks and not."""
 
@@ -230,6 +234,30 @@ def normal_moments(device):
     }
 
 
+def drawn_pairs(device):
+    """The same of two orthonormal points and a query."""
+    task = Neighbors(
+        dim=8, tokens=2, target=Target.NEAREST, points=Points.ORTHOGONAL, queries=Queries.SEPARATE
+    )
+    settings = AdamW(steps=9, batch=6, learning_rate=0.1)
+    model = HeadSum(dim=8, rank=1, budget=1)
+    cells = [Cell("drawn", task, model, settings, seed=seed, point=()) for seed in (3, 4)]
+    draw = two_points._drawn_there(cells, settings.batch, device)
+    batch, later = draw(torch.tensor([7], device=device)), draw(torch.tensor([8], device=device))
+    points, queries = batch.points, batch.queries
+    nearest = (queries @ points.mT).argmax(-1, keepdim=True).expand(-1, -1, -1, 8)
+    drawn = torch.cat([points, queries], dim=2)
+    return {
+        "shapes": [list(points.shape), list(queries.shape)],
+        "off the frame": float((points @ points.mT - torch.eye(2, device=device)).abs().max()),
+        "off the sphere": float((queries.norm(dim=-1) - 1).abs().max()),
+        "wrong answers": int((points.gather(2, nearest) != batch.answer).any(-1).sum()),
+        "agreement": float((queries @ points.mT).abs().max()),
+        "seeds differ": not torch.equal(drawn[0], drawn[1]),
+        "steps differ": not torch.equal(points, later.points),
+    }
+
+
 def drawn_batches(device):
     """What training on a device draws there: are the points on the sphere, and each answer the farthest of its sample?"""
     task = Neighbors(dim=8, tokens=5, target=Target.FARTHEST)
@@ -271,13 +299,16 @@ def main():
             attention_errors((1, 2), 2, 2, 37, torch.float32, "cpu", apart=12.0)
         ],
         "attention in tf32": [attention_errors_in_tf32(*case, device="cpu") for case in LONG],
-        "attention in float16": [attention_errors(*case, torch.float16, "cpu") for case in SMALL[1:3]],
+        "attention in float16": [
+            attention_errors(*case, torch.float16, "cpu") for case in (*SMALL[1:3], ((32,), 32, 2, 70))
+        ],
         "mlp in float16": [mlp_errors(2, 8, 30, 32, torch.float16, "cpu")],
         "mlp": [mlp_errors(*case, torch.float32, "cpu") for case in ((2, 8, 30, 32), (1, 20, 130, 70))],
         "norm": norm_errors(2, 20, 70, torch.float32, "cpu"),
         "error": error_errors(2, 20, 300, torch.float32, "cpu"),
         "normals": normal_moments("cpu"),
         "drawn": drawn_batches("cpu"),
+        "drawn pairs": drawn_pairs("cpu"),
         "nan": [samples_with_nan(rank, "cpu") for rank in (2, 8)],
     }
     with Precision.TF32.in_use():

@@ -14,7 +14,7 @@ from rankscope.kernels.attention import _Group
 
 pytest.importorskip("triton", reason="triton is not installed: no kernel was compiled")
 TOOLS = Path(str(find_spec("triton").origin)).parent / "backends/nvidia/bin"
-SPILLED = 1088
+FEW, MANY = 256, 1088
 """Bytes a thread that may be: TF32 with 32 tokens of rank 64 has 1,024 backward, the others at most 232. Those that ran
 slowly had 7,000 and more."""
 
@@ -47,22 +47,24 @@ def spilled(kernel, group, folder):
 
 @pytest.mark.skipif(not (TOOLS / "cuobjdump").exists(), reason="triton came without NVIDIA's tools")
 @pytest.mark.parametrize(
-    ("float32_as", "tokens", "rank"),
+    ("float32_as", "tokens", "rank", "most"),
     [
-        (None, 64, 64),
-        (None, 256, 8),
-        (None, 256, 64),
-        ("tf32", 32, 64),
-        ("tf32", 64, 8),
-        ("tf32", 256, 64),
-        ("ieee", 32, 64),
-        ("ieee", 256, 16),
-        ("ieee", 256, 64),
+        (None, 64, 64, FEW),
+        (None, 256, 8, FEW),
+        (None, 256, 64, FEW),
+        ("tf32", 32, 64, MANY),
+        ("tf32", 64, 8, FEW),
+        ("tf32", 256, 64, FEW),
+        ("ieee", 32, 64, FEW),
+        ("ieee", 256, 16, FEW),
+        ("ieee", 256, 64, FEW),
     ],
 )
-def test_attention_on_the_matrix_units_keeps_its_numbers_in_registers(float32_as, tokens, rank, tmp_path):
+def test_attention_on_the_matrix_units_keeps_its_numbers_in_registers(
+    float32_as, tokens, rank, most, tmp_path
+):
     from rankscope.kernels import attention_triton as kernels
 
     group = _Group(rank, tokens, 64, members=1, channels=2 * rank, float32_as=float32_as, arrays=())
-    assert spilled(kernels.forward_by_matrices, group, tmp_path) <= SPILLED
-    assert spilled(kernels.backward_by_matrices, group, tmp_path) <= SPILLED
+    assert spilled(kernels.forward_by_matrices, group, tmp_path) <= most
+    assert spilled(kernels.backward_by_matrices, group, tmp_path) <= most

@@ -93,6 +93,17 @@ def test_batches_drawn_by_the_kernel_hold_points_and_their_farthest_ones(interpr
     assert found["steps differ"]
 
 
+def test_pairs_drawn_by_the_kernel_are_orthonormal_with_the_nearest_one_as_the_answer(interpreted):
+    found = interpreted["drawn pairs"]
+    assert found["shapes"] == [[2, 6, 2, 8], [2, 6, 1, 8]]
+    assert found["off the frame"] < 1e-6
+    assert found["off the sphere"] < 1e-6
+    assert found["wrong answers"] == 0
+    assert found["agreement"] < 0.99, "the query is not one of the points"
+    assert found["seeds differ"]
+    assert found["steps differ"]
+
+
 def test_the_kernels_can_be_turned_off(monkeypatch):
     monkeypatch.setenv("RANKSCOPE_KERNELS", "off")
     assert not usable("cuda")

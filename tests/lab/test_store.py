@@ -14,9 +14,10 @@ import pytest
 import torch
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab import Store, run
-from rankscope.lab.runner import check_device, limit_memory, plan
+from rankscope.lab import Outcome, Store, run
+from rankscope.lab.runner import Group, Plan, check_device, limit_memory, plan
 from rankscope.lab.store import FILE
+from rankscope.lab.workers import Crew
 from tests.lab.toy import go, go_traced, toy
 
 FORK = multiprocessing.get_context("forkserver")
@@ -198,6 +199,41 @@ def test_one_worker_keeps_the_grids_order_and_several_begin_with_the_longest(
     )
     found = [group.cells[0].model.scale for group in plan([apart], Store(tmp_path), "cpu").groups]
     assert list(dict.fromkeys(found)) == order
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
+    def measured_after_the_last_step(cells, device, tick):
+        tick()
+        time.sleep(0.5)
+        return [Outcome([{"total": 1.0}]) for _ in cells]
+
+    def interrupted(seconds):
+        if seconds:
+            raise KeyboardInterrupt
+
+    experiment = replace(toy(3), run=measured_after_the_last_step)
+    store, cells = Store(tmp_path), tuple(experiment.cells())
+    with pytest.raises(KeyboardInterrupt):
+        run(Plan((Group(experiment, cells, 1.0),), 3, 0, workers), store, "cpu", advance=interrupted)
+    assert store.finished() == {cell.key() for cell in cells}
+
+
+def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
+    waiting = []
+
+    def submit(self, *given):
+        waiting.append(plain(self, *given))
+        assert sum(not future.done() for future in waiting) <= 2
+        return waiting[-1]
+
+    plain = Crew.submit
+    monkeypatch.setattr(Crew, "submit", submit)
+    monkeypatch.setattr("rankscope.lab.runner.PATIENCE", 0.01)
+    experiment = toy(18, pause=0.05)
+    groups = tuple(Group(experiment, (cell,), 1.0) for cell in experiment.cells())
+    run(Plan(groups, len(groups), 0, 2), Store(tmp_path), "cpu")
+    assert len(waiting) == len(groups)
 
 
 def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):

@@ -68,6 +68,33 @@ def test_after_an_exception_what_waits_is_not_begun(count):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
+def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path):
+    def work(signals, name):
+        (tmp_path / name).write_text(str(os.getpid()))
+        try:
+            while True:
+                signals.advance(1.0)
+                time.sleep(0.001)
+        except CancelledError:
+            (tmp_path / f"{name} kept").touch()
+            raise
+
+    def asked():
+        with crew(2, [work]) as workers:
+            for name in "ab":
+                workers.submit(0, name)
+            while workers.signals.done.value < 50:
+                time.sleep(0.01)
+            for name in "ab":
+                os.kill(int((tmp_path / name).read_text()), signal.SIGTERM)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asked()
+    assert {path.name for path in tmp_path.glob("*kept")} == {"a kept", "b kept"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
 def test_workers_die_with_their_owner(tmp_path, request):
     def work(signals, path):
         path.write_text(str(os.getpid()))

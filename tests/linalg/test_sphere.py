@@ -11,6 +11,7 @@ from rankscope.linalg.sphere import (
     haar_frame,
     inner_product_density,
     mean_over_elevation,
+    orthonormalized,
     sphere_quadrature,
     uniform_sphere,
 )
@@ -44,6 +45,19 @@ def test_frames_are_orthonormal_and_uniform_in_sign():
     # QR without a fixed sign makes this entry negative always
     share = (frames[:, 0, 0] < 0).double().mean().item()
     assert abs(share - 0.5) < 4 * 0.5 / math.sqrt(20_000)
+
+
+def test_gaussian_vectors_made_orthonormal_are_that_frame():
+    gaussian = torch.randn(50, 6, 4, generator=stream(0, "frames"), dtype=torch.float64)
+    frames = haar_frame(50, dim=6, count=4, generator=stream(0, "frames"))
+    torch.testing.assert_close(orthonormalized(gaussian.mT), frames, rtol=0, atol=1e-11)
+
+
+def test_vectors_that_nearly_agree_become_orthonormal_too():
+    first = torch.tensor([1.0, 1e-4, 0.0])
+    close = torch.stack([first, first + torch.tensor([0.0, 0.0, 1e-5])])
+    frame = orthonormalized(close)
+    torch.testing.assert_close(frame @ frame.mT, torch.eye(2), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 4, 5])

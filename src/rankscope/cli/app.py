@@ -3,6 +3,9 @@
 import math
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -43,9 +46,9 @@ def run_app() -> None:
 
     A scheduler whose time is up asks the process to end: that is the user's Ctrl-C.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        code = app(standalone_mode=False)
+        with _ended_as_if_interrupted():
+            code = app(standalone_mode=False)
     except USAGE_MISTAKE as error:
         _misused(cast(Any, error))
     except RankscopeError as error:
@@ -55,6 +58,24 @@ def run_app() -> None:
     if code == INTERRUPTED:
         sys.stderr.write("rankscope: stopped.\n")
     sys.exit(code or 0)
+
+
+@contextmanager
+def _ended_as_if_interrupted() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt, once: whoever asks for the end may ask twice. Signals are the main thread's."""
+
+    def end(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _misused(error: Any) -> NoReturn:

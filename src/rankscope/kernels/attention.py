@@ -71,10 +71,8 @@ def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1
     """Whether the kernel takes such heads, over so many samples."""
     if max(ranks) > LARGEST_RANK or tokens > LONGEST or dtype not in KINDS:
         return False
-    kinds = ("tf32", "ieee") if dtype == torch.float32 else (None,)
-    launches = [
-        _Group(rank, tokens, samples, 1, rank, kind, arrays=()) for rank in set(ranks) for kind in kinds
-    ]
+    float32_as = "ieee" if dtype == torch.float32 else None  # it has the most programs
+    launches = [_Group(rank, tokens, samples, 1, rank, float32_as, arrays=()) for rank in set(ranks)]
     return all(launch.blocks <= MOST_PROGRAMS for launch in launches)
 
 

@@ -288,7 +288,7 @@ def _operand(block, PRECISION: tl.constexpr):
 
 @triton.jit
 def _scores(queries, key, key_token, scale, TOKENS: tl.constexpr, PRECISION: tl.constexpr):
-    """q·k in base 2, (sample, query, key); −∞ where there is no key."""
+    """q·k in base 2, (sample, query, key) or (query, key); −∞ where there is no key."""
     scores = _product(queries, _turned(key), PRECISION) * (scale * LOG2_E)
     return tl.where(key_token < TOKENS, scores, float("-inf"))
 

@@ -130,33 +130,42 @@ def run(
     todo: Plan, store: Store, device: str, *, advance: Callable[[float], None] = lambda seconds: None
 ) -> None:
     """Run every group of the plan and keep its cells; `advance` hears of progress in expected seconds."""
-    where, heard = device_name(device), 0.0
+    heard = 0.0
     tasks = [partial(_run_group, group, device) for group in todo.groups]
-    with crew(todo.workers, tasks) as workers:
-        queue = enumerate(todo.groups)
-        running: dict[Future[Any], Group] = {}
-        while True:
-            for number, group in queue:
-                finished = store.finished()
-                if all(cell.key() in finished for cell in group.cells):  # another process was faster
-                    advance(group.seconds)
-                    continue
-                running[workers.submit(number, store.checkpoint_path(group.cells))] = group
-                if len(running) >= todo.workers:
-                    break
-            if not running:
-                return
-            ready, _ = wait(running, timeout=PATIENCE, return_when=FIRST_COMPLETED)
-            done = workers.signals.done.value
-            advance(done - heard)
-            heard = done
-            for future in ready:
-                group = running.pop(future)
-                packed, seconds, peak = future.result()
-                dtype = group.experiment.dtype(group.cells[0])
-                cost = Cost(where, dtype, seconds / len(group.cells), peak)
-                store.add(group.cells, [_unpacked(outcome) for outcome in packed], cost)
-                store.checkpoint_path(group.cells).unlink(missing_ok=True)
+    running: dict[Future[Any], Group] = {}
+    try:
+        with crew(todo.workers, tasks) as workers:
+            queue = enumerate(todo.groups)
+            while True:
+                while len(running) < todo.workers and (following := next(queue, None)) is not None:
+                    number, group = following
+                    finished = store.finished()
+                    if all(cell.key() in finished for cell in group.cells):  # another process was faster
+                        advance(group.seconds)
+                        continue
+                    running[workers.submit(number, store.checkpoint_path(group.cells))] = group
+                if not running:
+                    return
+                ready, _ = wait(running, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+                done = workers.signals.done.value
+                advance(done - heard)
+                heard = done
+                for future in ready:
+                    _keep(store, running.pop(future), future, device)
+    except BaseException:
+        for future, group in running.items():  # what came to its end while the run was being stopped
+            if future.done() and not future.cancelled() and future.exception() is None:
+                _keep(store, group, future, device)
+        raise
+
+
+def _keep(store: Store, group: Group, future: "Future[Any]", device: str) -> None:
+    """Store the cells of a finished group; its unfinished state is of no more use."""
+    packed, seconds, peak = future.result()
+    dtype = group.experiment.dtype(group.cells[0])
+    cost = Cost(device_name(device), dtype, seconds / len(group.cells), peak)
+    store.add(group.cells, [_unpacked(outcome) for outcome in packed], cost)
+    store.checkpoint_path(group.cells).unlink(missing_ok=True)
 
 
 Packed = tuple[list[dict[str, Scalar]], dict[str, np.ndarray[Any, Any]]]

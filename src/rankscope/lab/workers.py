@@ -5,6 +5,7 @@ Processes are forked, after their tasks are known: a task may be any callable, a
 
 import ctypes
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +38,7 @@ class Signals:
 
     def advance(self, amount: float) -> None:
         """Add to what is done. Raises if the run was stopped."""
-        if self.stop.is_set():
+        if _This.ending or self.stop.is_set():
             raise CancelledError
         with self.done.get_lock():
             self.done.value += amount
@@ -64,6 +65,13 @@ _tasks: Sequence[Task] = ()
 _signals: Signals | None = None
 
 
+class _This:
+    """A worker process: whether it has a task, and whether it was asked to end."""
+
+    busy = False
+    ending = False
+
+
 @contextmanager
 def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
     """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first."""
@@ -80,7 +88,7 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
                 yield Crew(pool, signals)
             except BaseException:
                 signals.stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(wait=True, cancel_futures=True)
                 raise
     except BrokenProcessPool:
         raise RankscopeError(
@@ -94,11 +102,24 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
 def _begin() -> None:
     """A worker leaves the keyboard to its owner, dies with it, however that died, and keeps to one core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _end)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
 
 
+def _end(*_: Any) -> None:
+    """Asked to end, with the whole job or by the pool: at the task's next step, which keeps its state; at once if idle."""
+    if not _This.busy:
+        os._exit(1)
+    _This.ending = True
+
+
 def _call(task: int, given: Any) -> Any:
     assert _signals is not None
-    return _tasks[task](_signals, given)
+    _This.busy = True
+    try:
+        return _tasks[task](_signals, given)
+    finally:
+        _This.busy = False
+        if _This.ending:
+            os._exit(1)

@@ -36,6 +36,20 @@ def haar_frame(
     return frame.contiguous()
 
 
+def orthonormalized(vectors: Float[Tensor, "*shape count dim"]) -> Float[Tensor, "*shape count dim"]:
+    """The vectors made orthonormal one after the other, by sums and products alone, as a CUDA graph can hold them.
+
+    Gaussian vectors become the frame of `haar_frame`. For a few vectors: every pair of them is a step.
+    """
+    rows: list[Tensor] = []
+    for vector in vectors.unbind(-2):
+        rest = vector
+        for row in rows * 2:  # once leaves rounding errors, twice does not
+            rest = rest - (rest * row).sum(-1, keepdim=True) * row
+        rows.append(torch.nn.functional.normalize(rest, dim=-1))
+    return torch.stack(rows, dim=-2)
+
+
 def density_constant(dim: int) -> float:
     """c_d = Γ(d/2) / (√π Γ((d−1)/2)): the density of ⟨x, y⟩ at 0, for x, y independent uniform.
 

@@ -87,7 +87,14 @@ def sample(task: Neighbors, batch: int, source: Source, dtype: torch.dtype = tor
     points = _points(task, batch, generator, dtype)
     separate = task.queries is Queries.SEPARATE
     queries = uniform_sphere(batch, 1, dim=task.dim, generator=generator, dtype=dtype) if separate else points
-    index = exact_index(points, queries, task.target)
+    return answered(points, queries, task.target)
+
+
+def answered(
+    points: Float[Tensor, "*sample token dim"], queries: Float[Tensor, "*sample query dim"], target: Target
+) -> NeighborsBatch:
+    """Points and queries as a batch."""
+    index = exact_index(points, queries, target)
     return NeighborsBatch(points, queries, _pick(points, index), index)
 
 

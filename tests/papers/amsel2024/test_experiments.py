@@ -8,9 +8,10 @@ import torch
 
 from rankscope.kernels import usable
 from rankscope.lab import Progress, Scale
+from rankscope.models import head_sum
 from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Positions, Program, encode, leaves_of
-from rankscope.papers.amsel2024 import training
+from rankscope.papers.amsel2024 import training, two_points
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
 from rankscope.papers.amsel2024.figures import figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
@@ -87,6 +88,24 @@ def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse()
     assert spread[Start.PYTORCH] == spread[Start.TOWARDS_ANSWER]
     times = APART * 2 * cells[0].model.width
     assert spread[Start.HEADS_APART] == pytest.approx(times * spread[Start.PYTORCH], rel=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
+def test_two_points_trained_in_a_graph_are_the_plain_ones():
+    cells = SMOKE["two_points"].cells()[:2]
+    train = cells[0].train.replace(steps=20)
+    cells = [replace(cell, train=train) for cell in cells]
+    weights, losses = two_points._train(cells, "cuda", None, lambda: None)
+    draw = two_points._drawn_there(cells, train.batch, "cuda")
+    plain, wanted = adamw(
+        head_sum.init(cells[0].model, [cell.seed for cell in cells], device="cuda"),
+        lambda step: draw(torch.tensor([step], device="cuda")),
+        two_points._losses,
+        train,
+    )
+    torch.testing.assert_close(losses, wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weights, plain, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.gpu

@@ -17,7 +17,8 @@ and makes the claims that need it undecided.
 Left open by the talk and chosen here: appended positions are as wide as the point and leave heads and rank as they are;
 added and appended ones start Gaussian with variance 1/dim; hidden grows with dim where dim varies.
 
-A group is killed and resumed at its last checkpoint, about a minute old: one cell of `paper` may take hours.
+A group that was stopped goes on where it stood, one that was killed from its last checkpoint, about a minute old: one cell of
+`paper` may take hours.
 """
 
 from collections.abc import Callable, Sequence
@@ -107,7 +108,7 @@ SIZES = {
 
 
 def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Outcome]:
-    """Train a group of encoders and measure it. Killed, it goes on from its last checkpoint."""
+    """Train a group of encoders and measure it. Stopped or killed, it goes on from its last checkpoint."""
     weights, losses = train_group(cells, device, checkpoint=Checkpoint(progress.checkpoint), tick=progress)
     return [Outcome([record]) for record in records(cells, weights, losses, device)]
 

@@ -198,7 +198,15 @@ def batch(cells: Sequence[Cell], size: int, *names: str | int, device: str) -> P
 
 
 def seconds_per_step(cells: Sequence[Cell], device: str, *, steps: int = PROBE_STEPS) -> float:
-    """Time of one step of the group, after one to warm up; infinite where the device's memory is too small."""
+    """Time of one step of the group."""
+    return timed(lambda steps, tick: train_group(cells, device, steps=steps, tick=tick), device, steps)
+
+
+def timed(train: Callable[[int, Callable[[], None]], object], device: str, steps: int = PROBE_STEPS) -> float:
+    """Time of a step of a training, after one to warm up; infinite where the device's memory is too small.
+
+    train   is handed how many steps to do and what to call after each
+    """
     times: list[float] = []
 
     def tick() -> None:
@@ -207,7 +215,7 @@ def seconds_per_step(cells: Sequence[Cell], device: str, *, steps: int = PROBE_S
         times.append(time.perf_counter())
 
     try:
-        train_group(cells, device, steps=steps + 1, tick=tick)
+        train(steps + 1, tick)
     except torch.OutOfMemoryError:
         return float("inf")
     return (times[-1] - times[0]) / steps

@@ -4,23 +4,29 @@ The floor holds for one layer of heads with arbitrary value matrices on two poin
 connection, biases, an MLP or more points, so figure 1's encoders are not compared with it, and these are.
 """
 
-import time
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
+from torch.nn import functional
 
-from rankscope.core import stream
+from rankscope import kernels
+from rankscope.core import stream, stream_seed
+from rankscope.kernels.normals import normals
 from rankscope.lab import Cell, Outcome
+from rankscope.linalg.sphere import orthonormalized
 from rankscope.models import head_sum
 from rankscope.models.head_sum import HeadSum, Weights
 from rankscope.papers.amsel2024.theory.lower_bound import error_floor
-from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, sample
+from rankscope.papers.amsel2024.training import timed
+from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
 from rankscope.training.adamw import AdamW, adamw
+from rankscope.training.graphed import adamw_graphed
 
 TEST_SAMPLES = 8192
-PROBE_STEPS = 4
 
 
 def together(cell: Cell) -> Hashable:
@@ -45,25 +51,43 @@ def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> l
 
 
 def seconds_per_step(cells: Sequence[Cell], device: str) -> float:
-    """Time of one step of the group, after one to warm up."""
-    _train(cells, device, 1, lambda: None)
-    start = time.perf_counter()
-    _train(cells, device, PROBE_STEPS, lambda: None)[1].sum().item()
-    return (time.perf_counter() - start) / PROBE_STEPS
+    """Time of one step of the group."""
+    return timed(lambda steps, tick: _train(cells, device, steps, tick), device)
 
 
 def _train(
     cells: Sequence[Cell], device: str, steps: int | None, tick: Callable[[], None]
 ) -> tuple[Weights, Tensor]:
+    """On a GPU the step is a graph, and draws its batch there."""
     train = cast(AdamW, cells[0].train)
-    return adamw(
-        head_sum.init(cast(HeadSum, cells[0].model), [cell.seed for cell in cells], device=device),
-        lambda step: _batch(cells, train.batch, device, "two points", step),
-        _losses,
-        train,
-        steps=steps,
-        tick=tick,
-    )
+    start = head_sum.init(cast(HeadSum, cells[0].model), [cell.seed for cell in cells], device=device)
+    if kernels.usable(device):
+        drawn_there = _drawn_there(cells, train.batch, device)
+        return adamw_graphed(start, drawn_there, _losses, train, steps=steps, tick=tick)
+
+    def batch_at(step: int) -> NeighborsBatch:
+        return _batch(cells, train.batch, device, "two points", step)
+
+    return adamw(start, batch_at, _losses, train, steps=steps, tick=tick)
+
+
+def _drawn_there(
+    cells: Sequence[Cell], size: int, device: str
+) -> Callable[[Int[Tensor, "1"]], NeighborsBatch]:
+    """Batches by (seed, step) alone, drawn on the device."""
+    task = cast(Neighbors, cells[0].task)
+    keys = torch.tensor([stream_seed(cell.seed, "two points") % 2**31 for cell in cells], device=device)
+
+    def batch_at(step: Int[Tensor, "1"]) -> NeighborsBatch:
+        shape = (len(cells), size, task.tokens + 1, task.dim)
+        gaussian = normals(keys, step, math.prod(shape[1:])).view(shape)
+        points, queries = (
+            orthonormalized(gaussian[:, :, 1:]),
+            functional.normalize(gaussian[:, :, :1], dim=-1),
+        )
+        return answered(points, queries, task.target)
+
+    return batch_at
 
 
 def _batch(cells: Sequence[Cell], size: int, device: str, *names: str | int) -> NeighborsBatch:
