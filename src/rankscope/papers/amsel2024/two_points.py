@@ -81,11 +81,8 @@ def _drawn_there(
     def batch_at(step: Int[Tensor, "1"]) -> NeighborsBatch:
         shape = (len(cells), size, task.tokens + 1, task.dim)
         gaussian = normals(keys, step, math.prod(shape[1:])).view(shape)
-        points, queries = (
-            orthonormalized(gaussian[:, :, 1:]),
-            functional.normalize(gaussian[:, :, :1], dim=-1),
-        )
-        return answered(points, queries, task.target)
+        points = orthonormalized(gaussian[:, :, 1:])
+        return answered(points, functional.normalize(gaussian[:, :, :1], dim=-1), task.target)
 
     return batch_at
 
