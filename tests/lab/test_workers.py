@@ -71,9 +71,10 @@ def test_after_an_exception_what_waits_is_not_begun(count):
 def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path):
     def work(signals, name):
         (tmp_path / name).write_text(str(os.getpid()))
+        signals.advance(1.0)
         try:
             while True:
-                signals.advance(1.0)
+                signals.advance(0.0)
                 time.sleep(0.001)
         except CancelledError:
             (tmp_path / f"{name} kept").touch()
@@ -83,7 +84,7 @@ def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path):
         with crew(2, [work]) as workers:
             for name in "ab":
                 workers.submit(0, name)
-            while workers.signals.done.value < 50:
+            while workers.signals.done.value < 2:  # both have begun
                 time.sleep(0.01)
             for name in "ab":
                 os.kill(int((tmp_path / name).read_text()), signal.SIGTERM)

@@ -239,6 +239,7 @@ def _keep(array, base, block, sample, token, channel, samples, TOKENS: tl.conste
 
 @triton.jit
 def _place(sample, token, channel, samples, TOKENS: tl.constexpr, RANK: tl.constexpr):
+    """Where a block lies within its head, and which of it is there. 32 bits hold it: `fits` admits no more samples."""
     there = (sample < samples) & (token < TOKENS) & (channel < RANK)
     return sample * TOKENS + token + channel * (samples * TOKENS), there
 
