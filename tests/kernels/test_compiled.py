@@ -14,9 +14,9 @@ from rankscope.kernels.attention import _Group
 
 pytest.importorskip("triton", reason="triton is not installed: no kernel was compiled")
 TOOLS = Path(str(find_spec("triton").origin)).parent / "backends/nvidia/bin"
-FEW, MANY = 256, 1088
-"""Bytes a thread that may be: TF32 with 32 tokens of rank 64 has 1,024 backward, the others at most 232. Those that ran
-slowly had 7,000 and more."""
+FEW, MANY = 256, 2080
+"""Bytes a thread that may be: backward at rank 64, TF32 with 32 tokens has 1,024 and plain float32 2,016, with 256 tokens
+776; the others have at most 232. Those that ran slowly had 7,000 and more."""
 
 
 def spilled(kernel, group, folder):
@@ -55,9 +55,9 @@ def spilled(kernel, group, folder):
         ("tf32", 32, 64, MANY),
         ("tf32", 64, 8, FEW),
         ("tf32", 256, 64, FEW),
-        ("ieee", 32, 64, FEW),
+        ("ieee", 32, 64, MANY),
         ("ieee", 256, 16, FEW),
-        ("ieee", 256, 64, FEW),
+        ("ieee", 256, 64, MANY),
     ],
 )
 def test_attention_on_the_matrix_units_keeps_its_numbers_in_registers(

@@ -88,6 +88,31 @@ def test_a_scaled_loss_trains_the_same(clip):
         torch.testing.assert_close(scaled[name], tensor, rtol=1e-4, atol=1e-6)
 
 
+def test_a_step_that_overflows_is_left_out_for_its_member_alone():
+    """Against a loop whose gradient is set to zero by hand; infinite in one tensor, the whole member's is."""
+    bad, member = 7, 1
+
+    def overflowing(weights, batch):
+        step, numbers = batch
+        steep = torch.where((step == bad) * torch.eye(3)[member] > 0, torch.inf, 0.0)
+        return losses_of(weights, numbers) + steep * weights["b"].sum(-1)
+
+    def halted(weights, batch):
+        step, numbers = batch
+        stays = 1.0 - (step == bad) * torch.eye(3)[member]
+        return losses_of(weights, numbers) * stays
+
+    def numbered(step):
+        return step, batch_at(step)
+
+    settings = SETTINGS.replace(clip=None)
+    found, losses = adamw(start(), numbered, overflowing, settings, loss_scale=4.0)
+    wanted, _ = adamw(start(), numbered, halted, settings)
+    for name, tensor in wanted.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-6)
+    assert losses.isnan().nonzero().tolist() == [[bad, member]]
+
+
 def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
     whole, losses = adamw(start(), batch_at, losses_of, SETTINGS)
     path = tmp_path / "group.pt"

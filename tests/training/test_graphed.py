@@ -40,6 +40,21 @@ def test_the_graph_trains_as_the_plain_loop(problem):
     torch.testing.assert_close(our_history, history, rtol=1e-4, atol=1e-6)
 
 
+def test_a_step_that_overflows_is_left_out_in_the_graph_too(problem):
+    weights, at, losses = problem
+    bad, first = at(7)[0][0, 0, 0], torch.tensor([True, False, False]).cuda()
+
+    def overflowing(now, batch):
+        steep = torch.where(first & (batch[0][0, 0, 0] == bad), torch.inf, 0.0)
+        return losses(now, batch) + steep * now["w"].sum((1, 2))
+
+    plain, history = adamw(weights, at, overflowing, SETTINGS, loss_scale=4.0)
+    ours, our_history = adamw_graphed(weights, at, overflowing, SETTINGS, loss_scale=4.0)
+    assert our_history.isnan().nonzero().tolist() == [[7, 0]]
+    torch.testing.assert_close(ours["w"], plain["w"], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(our_history, history, rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
 def test_the_given_weights_are_left_alone(problem):
     before = problem[0]["w"].clone()
     adamw_graphed(*problem, SETTINGS)

@@ -32,7 +32,7 @@ ROWS = 64
 """Most tokens of a block on the matrix units. A program takes that many positions, whole samples, or twice that."""
 
 WARPS = 4
-"""Of a program on the matrix units, at most; plain float32 has twice as many for one sample."""
+"""Of a program on the matrix units, at most."""
 
 LANES = 128
 """Threads of a program by products. A sample has one, or several that share its queries: at most a warp's 32."""
@@ -71,8 +71,7 @@ def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1
     """Whether the kernel takes such heads, over so many samples."""
     if max(ranks) > LARGEST_RANK or tokens > LONGEST or dtype not in KINDS:
         return False
-    float32_as = "ieee" if dtype == torch.float32 else None  # it has the most programs
-    launches = [_Group(rank, tokens, samples, 1, rank, float32_as, arrays=()) for rank in set(ranks)]
+    launches = [_Group(rank, tokens, samples, 1, rank, float32_as=None, arrays=()) for rank in set(ranks)]
     return all(launch.blocks <= MOST_PROGRAMS for launch in launches)
 
 
@@ -219,13 +218,12 @@ class _Group:
     @property
     def alone(self) -> bool:
         """Whether a program on the matrix units has one sample: a warp's registers would not hold it, so warps share it."""
-        return self.tokens > ROWS // 2 and (self.rank > SMALLEST_SIDE or self.float32_as is not None)
+        return self.tokens > ROWS // 2
 
     @property
     def rows(self) -> int:
-        """Tokens of a block on the matrix units; half as many where plain float32, being unrolled, would spill."""
-        most = ROWS // 2 if self.float32_as == "ieee" and self.rank > LARGEST_RANK // 2 else ROWS
-        return min(most, max(SMALLEST_SIDE, power_of_two(self.tokens)))
+        """Tokens of a block on the matrix units."""
+        return min(ROWS, max(SMALLEST_SIDE, power_of_two(self.tokens)))
 
     @property
     def together(self) -> int:
@@ -237,11 +235,9 @@ class _Group:
         """Of a program on the matrix units.
 
         In a batch a warp has whole samples: if there were more warps than samples, some would compute the same. One sample
-        alone is cut into rows. Plain float32 is cut anyhow, and one sample of it needs the registers of twice as many.
+        alone is cut into rows.
         """
-        if self.alone:
-            return 2 * WARPS if self.float32_as == "ieee" else WARPS
-        return WARPS if self.float32_as == "ieee" else min(WARPS, self.together)
+        return WARPS if self.alone else min(WARPS, self.together)
 
     @property
     def sample_blocks(self) -> int:
@@ -268,16 +264,17 @@ class _Group:
         }
 
     def by_matrices(self) -> dict[str, int | str]:
+        """Plain float32 as three products in TF32, of 11 bits and the next 11: the matrix units have no other way to it."""
+        exactly = self.float32_as == "ieee"
         return {
             "TOKENS": self.tokens,
             "RANK": self.rank,
             "RANKS": max(SMALLEST_SIDE, power_of_two(self.rank)),
             "ROWS": self.rows,
             "SAMPLES": self.together,
-            "PRECISION": self.float32_as or "tf32",  # of no meaning to 16 bits
+            "PRECISION": "tf32x3" if exactly else "tf32",  # of no meaning to 16 bits
             "num_warps": self.warps,
-            # plain float32 with a third stage would not fit an A100's shared memory
-            "num_stages": 2 if self.float32_as == "ieee" else 3,
+            "num_stages": 2 if exactly else 3,
         }
 
 

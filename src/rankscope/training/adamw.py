@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
@@ -49,8 +49,9 @@ def adamw(
     """The trained weights and every step's losses; `weights` is not changed.
 
     `steps` stops early without changing the schedule. `loss_scale` is for gradients that pass through float16: they are
-    that much larger on their way, and the optimizer divides. Nothing in the loop waits for the device, and nothing is kept
-    of a step beside the arrays made here: small tensors among large ones that come and go would hold their pages.
+    that much larger on their way, and the optimizer divides; a member whose gradient overflows all the same has none in
+    that step, and its loss there is NaN. Nothing in the loop waits for the device, and nothing is kept of a step beside
+    the arrays made here: small tensors among large ones that come and go would hold their pages.
     """
     stop = settings.steps if steps is None else steps
     leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
@@ -69,10 +70,12 @@ def adamw(
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
         torch.autograd.backward(losses, torch.full_like(losses, loss_scale))
+        history[step] = losses.detach()
+        if loss_scale != 1.0:
+            history[step].masked_fill_(leave_out_overflow(leaves), torch.nan)
         if settings.clip is not None:
             clip_members(leaves, settings.clip * loss_scale)
         optimizer.step()
-        history[step] = losses.detach()
         if checkpoint is None:
             tick()
         else:
@@ -96,6 +99,16 @@ def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:
         # the attributes that torch's own gradient scaler sets
         optimizer.grad_scale = torch.tensor(scale, device=device)  # type: ignore[attr-defined]
         optimizer.found_inf = torch.zeros((), device=device)  # type: ignore[attr-defined]
+
+
+def leave_out_overflow(weights: Weights) -> Bool[Tensor, " member"]:
+    """Set the gradient of a member to zero if a number in it is not finite; returns which members that were."""
+    grads = [tensor.grad for tensor in weights.values() if tensor.grad is not None]
+    sums = torch.stack([grad.reshape(len(grad), -1).sum(1) for grad in grads]).sum(0)
+    lost = ~sums.isfinite()
+    for grad in grads:
+        grad.masked_fill_(lost.view(-1, *[1] * (grad.dim() - 1)), 0.0)
+    return lost
 
 
 def clip_members(weights: Weights, largest: float) -> None:

@@ -12,7 +12,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankscope.training.adamw import AdamW, Weights, clip_members, divide_gradients, state_of
+from rankscope.training.adamw import (
+    AdamW,
+    Weights,
+    clip_members,
+    divide_gradients,
+    leave_out_overflow,
+    state_of,
+)
 from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.schedule import warmup_cosine
 
@@ -50,11 +57,14 @@ def adamw_graphed(
         optimizer.zero_grad()
         losses = losses_of(leaves, batch_at(step))
         torch.autograd.backward(losses, torch.full_like(losses, loss_scale))
+        seen = losses.detach().float()
+        if loss_scale != 1.0:
+            seen = seen.masked_fill(leave_out_overflow(leaves), torch.nan)
         if settings.clip is not None:
             clip_members(leaves, settings.clip * loss_scale)
         rate.copy_(rates.index_select(0, step)[0])
         optimizer.step()
-        history.index_copy_(0, step, losses.detach().float().unsqueeze(0))
+        history.index_copy_(0, step, seen.unsqueeze(0))
         step.add_(1)
 
     with _side_stream(device):

@@ -1,8 +1,10 @@
 """The experiments have the talk's sizes, train as one stack what they would train alone, and go on when killed."""
 
+import math
 import sys
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Positions, Program, encode, leaves_of
 from rankscope.papers.amsel2024 import training, two_points
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
-from rankscope.papers.amsel2024.figures import figures, published
+from rankscope.papers.amsel2024.figures import _lines, figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
 from rankscope.papers.amsel2024.training import (
     APART,
@@ -143,8 +145,23 @@ def test_a_record_says_whether_the_cell_trained():
     assert all(
         record["trained"] == (record["error"] < record["without_attention"] - 0.01) for record in found
     )
+    assert all(record["left_out"] == 0 for record in found)
+    losses[3, 1] = torch.nan
     broken = {name: tensor * float("nan") for name, tensor in weights.items()}
-    assert not any(record["trained"] for record in records(cells, broken, losses, "cpu"))
+    again = records(cells, broken, losses, "cpu")
+    assert not any(record["trained"] for record in again)
+    assert [record["left_out"] for record in again[:3]] == [0, 1, 0]
+
+
+def test_cells_that_overflowed_leave_a_gap_and_are_counted():
+    errors = [0.5, 0.6, 0.1, math.nan]
+    table = pd.DataFrame(
+        {"rank": [1, 1, 64, 64], "budget": 8, "error": errors, "trained": [error < 1 for error in errors]}
+    )
+    ours, lost = _lines(table, "budget", "rank", str)
+    assert ours.y[0] == pytest.approx(0.55)
+    assert math.isnan(ours.y[1])
+    assert lost.name == "did not train (1 overflowed)"
 
 
 def test_identity_fit_of_minus_a_multiple_of_the_identity():
@@ -164,6 +181,8 @@ def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
     assert best_epoch(losses).tolist() == [1.0]
     assert best_epoch(losses[:150]).tolist() == [3.0]
     assert best_epoch(losses[95:105]).tolist() == [2.0]
+    losses[130] = torch.nan  # a step that was left out
+    assert best_epoch(losses).tolist() == [2.0]
 
 
 def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):

@@ -16,7 +16,8 @@ PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400
 
 MEANS = "Mean over seeds with its 95% interval."
 UNTRAINED = (
-    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
+    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own. One that "
+    "overflowed has no error, and its place on the curve is empty."
 )
 
 
@@ -236,8 +237,10 @@ def _lines(
         )
     lost = table[~table["trained"].astype(bool)]
     if len(lost):
+        overflowed = int(lost["error"].isna().sum())
+        name_of_lost = "did not train" + (f" ({overflowed} overflowed)" if overflowed else "")
         series.append(
-            Series("did not train", lost[x].astype(float).tolist(), lost["error"].astype(float).tolist(),
+            Series(name_of_lost, lost[x].astype(float).tolist(), lost["error"].astype(float).tolist(),
                    mark=Mark.POINTS)
         )  # fmt: skip
     return series

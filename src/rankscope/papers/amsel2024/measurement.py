@@ -32,16 +32,18 @@ def records(
 
     error        on fresh samples
     best_epoch   least training loss averaged over 100 steps, the authors' figure
+    left_out     steps whose gradients overflowed
     trained      whether the error is under that of the best multiple of the point, by a margin
     """
     errors = fresh_errors(cells, weights, device).tolist()
-    best = best_epoch(losses).tolist()
+    best, left_out = best_epoch(losses).tolist(), losses.isnan().sum(0).tolist()
     found = []
     for member, (model, task) in enumerate(zip(models(cells), tasks(cells), strict=True)):
         alone = multiple_error(task)
         record: dict[str, Scalar] = {
             "error": errors[member],
             "best_epoch": best[member],
+            "left_out": left_out[member],
             "without_attention": alone,
             "trained": errors[member] < alone - TRAINED_BY,
             "dim": model.dim,
@@ -70,9 +72,10 @@ def fresh_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[
 
 
 def best_epoch(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]:
-    """The least mean loss of `EPOCH` steps in a row; of all steps, where there are fewer."""
+    """The least mean loss of `EPOCH` steps in a row; of all steps, where there are fewer. An epoch with NaN is none."""
     starts = range(0, max(len(losses) - EPOCH, 0) + 1, EPOCH)
-    return torch.stack([losses[start : start + EPOCH].mean(0) for start in starts]).amin(0)
+    means = torch.stack([losses[start : start + EPOCH].mean(0) for start in starts])
+    return means.nan_to_num(nan=torch.inf).amin(0)
 
 
 def identity_fit(products: Float[Tensor, "head dim dim"]) -> dict[str, float]:
