@@ -7,7 +7,7 @@ import torch
 
 from rankscope.core import InputError, stream
 from rankscope.linalg import decompose
-from rankscope.linalg.decompose import singular_values, top_factors
+from rankscope.linalg.decompose import singular_values, top_factors, unresolved
 
 
 def matrix(rows: int, columns: int, decay: float, seed: int = 0) -> torch.Tensor:
@@ -28,6 +28,17 @@ def test_singular_values_are_the_svds(shape, decay):
     a = matrix(*shape, decay)
     exact = torch.linalg.svdvals(a.double())
     assert (singular_values(a) - exact).abs().max() <= 1e-7 * exact[0]
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (5, 9), (60, 200), (384, 384), (300, 1500)])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_values_that_are_zero_stay_under_what_is_unresolved(shape, rank):
+    """Whole numbers: the matrix has its rank exactly."""
+    generator = stream(0, "whole", *shape)
+    left, right = (torch.randint(-50, 50, (size, rank), generator=generator).double() for size in shape)
+    values = singular_values(left @ right.T)
+    assert values[rank - 1] > 1e5 * unresolved(values)
+    assert values[rank:].sum() == 0 or values[rank] < unresolved(values) < 2e-7 * values[0]
 
 
 def test_a_float32_gram_matrix_would_not_do():

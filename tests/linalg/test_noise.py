@@ -109,6 +109,14 @@ def test_the_edge_is_marchenko_pasturs_where_all_errors_are_alike():
     assert plain < noise.edge() < 1.05 * plain
 
 
+def test_an_update_far_above_its_rounding_has_its_rank_alone():
+    """What the spectrum does not resolve beside a large value stands above the rounding, and is no signal."""
+    generator = stream(0, "far above")
+    base = weights((384, 384), 0)
+    left, right = (torch.randn(384, 2, generator=generator) for _ in range(2))
+    assert found(base, base + 0.5 * left @ right.T, torch.float32) == 2
+
+
 def test_identical_weights_have_no_signal():
     base = weights((64, 64), 0).bfloat16().float()
     assert found(base, base, torch.bfloat16) == 0

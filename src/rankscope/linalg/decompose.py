@@ -7,6 +7,7 @@ optimum; otherwise they come from the eigenvectors of the Gram matrix.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -51,9 +52,19 @@ class TopFactors:
 
 
 def singular_values(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, " value"]:
-    """All singular values in float64, largest first, each within about 1e-8 of the largest."""
+    """All singular values in float64, largest first; `unresolved` says how far off they may be."""
     eigenvalues: Tensor = torch.linalg.eigvalsh(_gram(_wide(matrix)))
     return eigenvalues.clamp_min(0).sqrt().flip(0)
+
+
+def unresolved(values: Float[Tensor, " value"]) -> float:
+    """How large `singular_values` may make a value that is 0.
+
+    They are roots of eigenvalues, whose error is some units in the last place of the largest, more in larger matrices. Of
+    exact rank 1 to 8, 64 to 2,048 values and one BLAS, the largest such value was half of this or less.
+    """
+    units = 4 + len(values) / 16
+    return math.sqrt(units * torch.finfo(torch.float64).eps) * float(values.max())
 
 
 def top_factors(

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.core import InputError
+from rankscope.linalg.decompose import unresolved
 
 _MANTISSA_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
 _LEAST_EXPONENT = {torch.bfloat16: -126, torch.float16: -14, torch.float32: -126, torch.float64: -1022}
@@ -111,8 +112,8 @@ def stored_precision(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> tor
 
 
 def signal_rank(singular_values: Float[Tensor, " value"], noise: RoundingNoise) -> int:
-    """How many singular values stand above what rounding noise alone would give."""
-    return int((singular_values > noise.edge()).sum())
+    """How many singular values stand above what rounding noise alone would give, as far as they are resolved."""
+    return int((singular_values > math.hypot(noise.edge(), unresolved(singular_values))).sum())
 
 
 def gavish_donoho_coefficient(rows: int, columns: int) -> float:
@@ -136,7 +137,7 @@ def gavish_donoho_rank(singular_values: Float[Tensor, " value"], rows: int, colu
     beta = min(rows, columns) / max(rows, columns)
     unit = float(singular_values.quantile(0.5)) / math.sqrt(marchenko_pastur_median(beta))
     threshold = gavish_donoho_coefficient(rows, columns) * unit
-    return int((singular_values > max(threshold, 1e-7 * float(singular_values.max()))).sum())
+    return int((singular_values > math.hypot(threshold, unresolved(singular_values))).sum())
 
 
 def marchenko_pastur_median(beta: float) -> float:
