@@ -2,8 +2,9 @@
 
     python benchmarks/deep_low_rank.py --steps 4000 --layers 3 --rates 0.01 0.03 --start "towards answer"
 
-prints the error of every seed at every rank. The defaults are a size for one core; --device cuda with --dim 64 --tokens 16
---hidden 2048 --batch 256 is the paper's, and there the authors' recipe, cut at 15,000 of its 100,000 steps, is
+prints the error of every seed at every rank, and how many steps overflowed. The defaults are a size for one core;
+--device cuda with --dim 64 --tokens 16 --hidden 2048 --batch 256 is the paper's, and there the authors' recipe, cut at 15,000
+of its 100,000 steps, is
 
     --steps 100000 --stop 15000 --start pytorch --warmup 0.05 --depth-power 0 --rates 0.01
 """
@@ -35,12 +36,14 @@ def cells(options: argparse.Namespace, train: Recipe) -> list[Cell]:
     ]
 
 
-def errors(group: list[Cell], device: str, stop: int | None) -> dict[int, list[float]]:
-    """By rank, the error of every seed on fresh samples, after `stop` steps or all."""
+def errors(group: list[Cell], device: str, stop: int | None) -> tuple[dict[int, list[float]], int]:
+    """By rank, the error of every seed on fresh samples, after `stop` steps or all; and the steps left out of all."""
     found: dict[int, list[float]] = {}
+    left_out = 0
     for record in records(group, *train_group(group, device, steps=stop), device):
         found.setdefault(int(record["rank"]), []).append(round(float(record["error"]), 4))
-    return found
+        left_out += int(record["left_out"])
+    return found, left_out
 
 
 def main() -> None:
@@ -58,18 +61,22 @@ def main() -> None:
     parser.add_argument("--warmup", type=float, default=OUR_RECIPE.warmup)
     parser.add_argument("--start", choices=[one.value for one in Start], default=OUR_RECIPE.start.value)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--precision", choices=[one.value for one in Precision], help="float16 on a GPU, else float32"
+    )
     options = parser.parse_args()
     if options.device == "cpu":
         torch.set_num_threads(1)
-    precision = Precision.FLOAT32 if options.device == "cpu" else Precision.FLOAT16
+    precision = Precision(options.precision or ("float32" if options.device == "cpu" else "float16"))
     for rate in options.rates:
         train = OUR_RECIPE.replace(
             steps=options.steps, batch=options.batch, learning_rate=rate, warmup=options.warmup,
             depth_power=options.depth_power, start=Start(options.start), precision=precision,
         )  # fmt: skip
         start = time.perf_counter()
-        found = errors(cells(options, train), options.device, options.stop)
-        print(f"learning rate {rate:g}: {found}, {time.perf_counter() - start:.0f} s", flush=True)
+        found, left_out = errors(cells(options, train), options.device, options.stop)
+        took = time.perf_counter() - start
+        print(f"learning rate {rate:g}: {found}, {left_out} steps left out, {took:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
