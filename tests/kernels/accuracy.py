@@ -300,7 +300,8 @@ def main():
         ],
         "attention in tf32": [attention_errors_in_tf32(*case, device="cpu") for case in LONG],
         "attention in float16": [
-            attention_errors(*case, torch.float16, "cpu") for case in (*SMALL[1:3], ((32,), 32, 2, 70))
+            attention_errors(*case, torch.float16, "cpu")
+            for case in (*SMALL[1:3], ((8, 16), 16, 2, 70), ((32,), 32, 2, 70))
         ],
         "mlp in float16": [mlp_errors(2, 8, 30, 32, torch.float16, "cpu")],
         "mlp": [mlp_errors(*case, torch.float32, "cpu") for case in ((2, 8, 30, 32), (1, 20, 130, 70))],

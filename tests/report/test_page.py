@@ -1,6 +1,7 @@
 """The page in a real browser, and the page of a paper with hostile names."""
 
 import json
+import math
 
 import pandas as pd
 import pytest
@@ -74,6 +75,21 @@ def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
     png, pdf = save_static(figure, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
+
+
+def test_beside_a_point_that_is_missing_the_others_keep_their_intervals(tmp_path):
+    lost, missing = [1.0, 2.0, math.nan], [math.nan] * 3
+
+    def drawn(low):
+        figure = Figure(
+            "f", "title", "", "", [Panel("p", "x", "y", [Series("c", [1, 2, 4], lost, low, lost)])]
+        )
+        return save_static(figure, tmp_path)[0].read_bytes(), '"arrayminus":[' in chart_html(figure)
+
+    with_two, chart_has_two = drawn([0.5, 1.5, math.nan])
+    with_none, chart_has_none = drawn(missing)
+    assert with_two != with_none
+    assert (chart_has_two, chart_has_none) == (True, False)
 
 
 def test_a_figure_that_cannot_be_drawn_is_told(monkeypatch, tmp_path):

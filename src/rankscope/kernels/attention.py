@@ -71,7 +71,8 @@ def fits(ranks: Sequence[int], tokens: int, dtype: torch.dtype, samples: int = 1
     """Whether the kernel takes such heads, over so many samples."""
     if max(ranks) > LARGEST_RANK or tokens > LONGEST or dtype not in KINDS:
         return False
-    launches = [_Group(rank, tokens, samples, 1, rank, float32_as=None, arrays=()) for rank in set(ranks)]
+    float32_as = "ieee" if dtype == torch.float32 else None  # it has the most programs
+    launches = [_Group(rank, tokens, samples, 1, rank, float32_as, arrays=()) for rank in set(ranks)]
     return all(launch.blocks <= MOST_PROGRAMS for launch in launches)
 
 
@@ -186,6 +187,7 @@ class _Group:
     """Members of one rank: their parts of the arrays, and the sizes of a launch.
 
     float32_as   how numbers are multiplied if they are float32
+    hopper       whether the device is an H100 or H200
     """
 
     rank: int
@@ -195,6 +197,7 @@ class _Group:
     channels: int
     float32_as: str | None
     arrays: tuple[Tensor, ...]
+    hopper: bool = False
 
     @property
     def heads(self) -> int:
@@ -222,8 +225,9 @@ class _Group:
 
     @property
     def rows(self) -> int:
-        """Tokens of a block on the matrix units."""
-        return min(ROWS, max(SMALLEST_SIDE, power_of_two(self.tokens)))
+        """Tokens of a block on the matrix units; half as many where float32 would not fit registers and shared memory."""
+        fewer = self.float32_as is not None and self.rank > LARGEST_RANK // 2 and not self.hopper
+        return min(ROWS // 2 if fewer else ROWS, max(SMALLEST_SIDE, power_of_two(self.tokens)))
 
     @property
     def together(self) -> int:
@@ -281,13 +285,14 @@ class _Group:
 def _groups(arrays: Sequence[Tensor], lse: Tensor, ranks: Sequence[int], tokens: int) -> Iterator[_Group]:
     _, channels, positions = arrays[0].shape
     float32_as = precision() if arrays[0].dtype == torch.float32 else None
+    hopper = arrays[0].is_cuda and torch.cuda.get_device_capability(arrays[0].device)[0] == 9
     start = 0
     for rank, members in rank_groups(ranks):
         count = members.stop - members.start
         rows = slice(start, start + count * (channels // rank) * positions)
         start = rows.stop
         parts = (*(array[members] for array in arrays), lse[rows])
-        yield _Group(rank, tokens, positions // tokens, count, channels, float32_as, parts)
+        yield _Group(rank, tokens, positions // tokens, count, channels, float32_as, parts, hopper)
 
 
 def _room_for_out(qkv: Tensor) -> Tensor:

@@ -39,6 +39,11 @@ class Series:
     mark: Mark = Mark.LINE
     paper: bool = False
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether some point has one: with a single seed none has, and beside a cell that was lost the others do."""
+        return self.low is not None and self.high is not None and bool(np.isfinite(self.low).any())
+
 
 @dataclass(frozen=True)
 class MapLine:

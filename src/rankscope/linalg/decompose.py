@@ -57,13 +57,14 @@ def singular_values(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, " va
     return eigenvalues.clamp_min(0).sqrt().flip(0)
 
 
-def unresolved(values: Float[Tensor, " value"]) -> float:
+def unresolved(values: Float[Tensor, " value"], rows: int, columns: int) -> float:
     """How large `singular_values` may make a value that is 0.
 
-    They are roots of eigenvalues, whose error is some units in the last place of the largest, more in larger matrices. Of
-    exact rank 1 to 8, 64 to 2,048 values and one BLAS, the largest such value was half of this or less.
+    They are roots of eigenvalues, whose error is some units in the last place of the largest: more where there are more
+    values, and where the Gram matrix sums over more rows or columns. In products of rank 1 to 8, 64 to 2,048 rows by up to
+    250,000 columns and one BLAS, the largest such value was half of this or less.
     """
-    units = 4 + len(values) / 16
+    units = 4 + min(rows, columns) / 16 + max(rows, columns) / 1_000
     return math.sqrt(units * torch.finfo(torch.float64).eps) * float(values.max())
 
 

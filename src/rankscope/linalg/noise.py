@@ -113,7 +113,7 @@ def stored_precision(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> tor
 
 def signal_rank(singular_values: Float[Tensor, " value"], noise: RoundingNoise) -> int:
     """How many singular values stand above what rounding noise alone would give, as far as they are resolved."""
-    return int((singular_values > math.hypot(noise.edge(), unresolved(singular_values))).sum())
+    return int((singular_values > math.hypot(noise.edge(), unresolved(singular_values, *noise.shape))).sum())
 
 
 def gavish_donoho_coefficient(rows: int, columns: int) -> float:
@@ -137,7 +137,7 @@ def gavish_donoho_rank(singular_values: Float[Tensor, " value"], rows: int, colu
     beta = min(rows, columns) / max(rows, columns)
     unit = float(singular_values.quantile(0.5)) / math.sqrt(marchenko_pastur_median(beta))
     threshold = gavish_donoho_coefficient(rows, columns) * unit
-    return int((singular_values > math.hypot(threshold, unresolved(singular_values))).sum())
+    return int((singular_values > math.hypot(threshold, unresolved(singular_values, rows, columns))).sum())
 
 
 def marchenko_pastur_median(beta: float) -> float:

@@ -101,12 +101,12 @@ def _curve(series: Series, colour: str, dash: palette.Dash) -> Iterator[Any]:
 
 
 def _errors(series: Series) -> dict[str, Any] | None:
-    if series.low is None or series.high is None or not _finite(series.low):
+    if not series.has_interval:
         return None
     return {
         "type": "data", "symmetric": False,
-        "array": [high - y for high, y in zip(series.high, series.y, strict=True)],
-        "arrayminus": [y - low for low, y in zip(series.low, series.y, strict=True)],
+        "array": [high - y for high, y in zip(series.high or (), series.y, strict=True)],
+        "arrayminus": [y - low for low, y in zip(series.low or (), series.y, strict=True)],
     }  # fmt: skip
 
 
@@ -180,7 +180,3 @@ def _categories(panel: Panel) -> list[str] | None:
     """Labels in the order they were given, where x is text."""
     labels = [x for series in panel.series for x in series.x if isinstance(x, str)]
     return list(dict.fromkeys(labels)) or None
-
-
-def _finite(values: Sequence[float]) -> bool:
-    return all(math.isfinite(value) for value in values)

@@ -1,6 +1,5 @@
 """Figures as PNG and PDF, for papers and slides."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +76,8 @@ def _plain(value: float, _: int | None) -> str:
 
 def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> None:
     x, y = list(series.x), list(series.y)
-    has_interval = series.low is not None and series.high is not None and all(map(math.isfinite, series.low))
     errors = None
-    if has_interval:
+    if series.has_interval:
         errors = [
             [value - low for low, value in zip(series.low or (), y, strict=True)],
             [high - value for high, value in zip(series.high or (), y, strict=True)],
@@ -90,7 +88,7 @@ def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> 
         axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
     elif len(x) > 12 and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, label=series.name)
-        if has_interval:
+        if series.has_interval:
             axis.fill_between(
                 x, list(series.low or ()), list(series.high or ()), color=colour, alpha=0.2, linewidth=0
             )

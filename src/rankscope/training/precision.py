@@ -11,7 +11,7 @@ class Precision(Enum):
     """Plain float32; float32 arrays with products in TF32; or arrays and products of 16 bits, sums in float32.
 
     Numbers have 23, 10, 7 and 10 bits after the leading one. float16 has few exponents: its loss is scaled,
-    and a step in which a member's gradients overflow all the same is left out, as its losses then say.
+    and in a step in which a member's gradients overflow all the same they count as zero, as its losses then say.
     """
 
     FLOAT32 = "float32"

@@ -15,7 +15,7 @@ from rankscope.models.small_attention import Way
 from rankscope.models.stacked_encoder import Positions, Program, encode, leaves_of
 from rankscope.papers.amsel2024 import training, two_points
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
-from rankscope.papers.amsel2024.figures import _lines, figures, published
+from rankscope.papers.amsel2024.figures import UNTRAINED, _lines, _untrained, figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
 from rankscope.papers.amsel2024.training import (
     APART,
@@ -149,8 +149,9 @@ def test_a_record_says_whether_the_cell_trained():
     losses[3, 1] = torch.nan
     broken = {name: tensor * float("nan") for name, tensor in weights.items()}
     again = records(cells, broken, losses, "cpu")
-    assert not any(record["trained"] for record in again)
-    assert [record["left_out"] for record in again[:3]] == [0, 1, 0]
+    assert not any(record["trained"] or record["left_out"] for record in again)
+    halves = [_with(cell, precision=Precision.FLOAT16) for cell in cells]
+    assert [record["left_out"] for record in records(halves, weights, losses, "cpu")] == [0, 1, 0, 0]
 
 
 def test_cells_that_overflowed_leave_a_gap_and_are_counted():
@@ -162,6 +163,12 @@ def test_cells_that_overflowed_leave_a_gap_and_are_counted():
     assert ours.y[0] == pytest.approx(0.55)
     assert math.isnan(ours.y[1])
     assert lost.name == "did not train (1 overflowed)"
+    assert "1 overflowed and have no error" in _untrained(table)
+    assert _untrained(table[:3]) == UNTRAINED
+    told = _untrained(table[:3].assign(left_out=[0.0, 2.0, math.nan]))
+    assert told.endswith(
+        "In 1 cells gradients overflowed in some steps, at most 2, and counted as zero there."
+    )
 
 
 def test_identity_fit_of_minus_a_multiple_of_the_identity():
@@ -183,6 +190,8 @@ def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
     assert best_epoch(losses[95:105]).tolist() == [2.0]
     losses[130] = torch.nan  # a step that was left out
     assert best_epoch(losses).tolist() == [2.0]
+    losses[::100] = torch.inf
+    assert best_epoch(losses).tolist() == [math.inf]
 
 
 def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):

@@ -16,8 +16,7 @@ PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400
 
 MEANS = "Mean over seeds with its 95% interval."
 UNTRAINED = (
-    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own. One that "
-    "overflowed has no error, and its place on the curve is empty."
+    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
 )
 
 
@@ -52,7 +51,7 @@ def _figure_1(table: pd.DataFrame) -> Figure:
         title="Figure 1: rank, depth and parameters",
         paper_says="One layer: full rank is necessary and sufficient. More layers: low rank does ok, but is still much "
         "weaker. Along a line every model has the same parameters.",
-        caption=f"{MEANS} heads = budget·dim/rank. {UNTRAINED} {_sizes(table)}",
+        caption=f"{MEANS} heads = budget·dim/rank. {_untrained(table)} {_sizes(table)}",
         panels=_by_depth(table, "1", "budget", lambda budget: f"budget {budget}"),
         experiments=("amsel2024/figure1",),
     )
@@ -101,7 +100,7 @@ def _positions(table: pd.DataFrame) -> Figure:
         paper_says="Added, they do not help at all. Appended as extra dimensions, they change nothing with one layer, "
         "and with several let low rank overcome its bottleneck.",
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
-        f"{UNTRAINED} {_sizes(table)}",
+        f"{_untrained(table)} {_sizes(table)}",
         panels=_by_depth(table, "positions", "positions", str),
         experiments=("amsel2024/positions",),
     )
@@ -112,7 +111,7 @@ def _tokens(table: pd.DataFrame) -> Figure:
         id="amsel2024-tokens",
         title="Role of N",
         paper_says="The problem gets harder as N grows: more distractor points. Two layers; full rank hardly notices.",
-        caption=f"{MEANS} {UNTRAINED} {_sizes(table)}",
+        caption=f"{MEANS} {_untrained(table)} {_sizes(table)}",
         panels=(
             Panel("error against rank", "rank", "error",
                   [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
@@ -130,7 +129,7 @@ def _dims(table: pd.DataFrame) -> Figure:
         id="amsel2024-dims",
         title="Role of d: more heads at equal parameters",
         paper_says="With rank = dim/heads, adding heads adds no parameters, and makes the model worse.",
-        caption=f"{MEANS} Two layers. {UNTRAINED} Tokens and budget as in the positions' runs.",
+        caption=f"{MEANS} Two layers. {_untrained(table)} Tokens and budget as in the positions' runs.",
         panels=(Panel("error against heads", "heads a block", "error",
                       _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),),
         experiments=("amsel2024/dims",),
@@ -270,6 +269,23 @@ def _behind(table: pd.DataFrame, figure: str, by: str, **where: object) -> list[
         )
         for value, lines in rows.groupby(by, sort=True)
     ]
+
+
+def _untrained(table: pd.DataFrame) -> str:
+    """What becomes of a cell that did not train, and how many overflowed on their way."""
+    said = [UNTRAINED]
+    lost = int(table["error"].isna().sum())
+    if lost:
+        said.append(
+            f"{lost} overflowed and have no error: where one of a point's seeds did, the curve has a gap."
+        )
+    left_out = table["left_out"].fillna(0) if "left_out" in table else pd.Series(dtype=float)
+    if left_out.sum():
+        said.append(
+            f"Gradients overflowed in some steps of {int((left_out > 0).sum())} of the cells, at most {int(left_out.max()):,} in "
+            "one, and counted as zero there."
+        )
+    return " ".join(said)
 
 
 def _sizes(table: pd.DataFrame) -> str:

@@ -32,11 +32,13 @@ def records(
 
     error        on fresh samples
     best_epoch   least training loss averaged over 100 steps, the authors' figure
-    left_out     steps whose gradients overflowed
+    left_out     steps whose gradients overflowed in float16, and counted as zero
     trained      whether the error is under that of the best multiple of the point, by a margin
     """
     errors = fresh_errors(cells, weights, device).tolist()
-    best, left_out = best_epoch(losses).tolist(), losses.isnan().sum(0).tolist()
+    best = best_epoch(losses).tolist()
+    scaled = recipe(cells[0]).precision.loss_scale != 1
+    left_out = (losses.isnan() & scaled).sum(0).tolist()
     found = []
     for member, (model, task) in enumerate(zip(models(cells), tasks(cells), strict=True)):
         alone = multiple_error(task)
@@ -75,7 +77,7 @@ def best_epoch(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]
     """The least mean loss of `EPOCH` steps in a row; of all steps, where there are fewer. An epoch with NaN is none."""
     starts = range(0, max(len(losses) - EPOCH, 0) + 1, EPOCH)
     means = torch.stack([losses[start : start + EPOCH].mean(0) for start in starts])
-    return means.nan_to_num(nan=torch.inf).amin(0)
+    return means.masked_fill(means.isnan(), torch.inf).amin(0)
 
 
 def identity_fit(products: Float[Tensor, "head dim dim"]) -> dict[str, float]:
