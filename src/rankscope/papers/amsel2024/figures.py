@@ -282,8 +282,8 @@ def _untrained(table: pd.DataFrame) -> str:
     left_out = table["left_out"].fillna(0) if "left_out" in table else pd.Series(dtype=float)
     if left_out.sum():
         said.append(
-            f"Gradients overflowed in some steps of {int((left_out > 0).sum())} of the cells, at most {int(left_out.max()):,} in "
-            "one, and counted as zero there."
+            f"Gradients overflowed in some steps of {int((left_out > 0).sum())} of the cells, at most {int(left_out.max()):,} "
+            "in one, and counted as zero there."
         )
     return " ".join(said)
 
