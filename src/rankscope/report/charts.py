@@ -78,7 +78,8 @@ def _curve(series: Series, colour: str, dash: palette.Dash) -> Iterator[Any]:
     if series.mark is Mark.BAR:
         yield go.Bar(x=list(series.x), y=list(series.y), name=name, marker_color=colour, error_y=errors)
         return
-    if series.mark is Mark.LINE and errors is not None and len(series.x) > 12:  # a band, not a hedge of bars
+    everywhere = errors is not None and all(map(math.isfinite, series.low or ()))
+    if series.mark is Mark.LINE and everywhere and len(series.x) > 12:  # a band, not a hedge of bars
         yield go.Scatter(
             x=[*series.x, *reversed(list(series.x))], y=[*(series.high or ()), *reversed(list(series.low or ()))],
             fill="toself", fillcolor=palette.fade(colour, 0.2), line={"width": 0}, hoverinfo="skip", showlegend=False,
