@@ -10,9 +10,13 @@ from rankscope.core import InputError, stream
 from rankscope.models.attention import RankAttention
 from rankscope.models.selection import Selection
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
+from rankscope.papers.amsel2024.constructions.linear_heads import linear_heads
 from rankscope.papers.amsel2024.constructions.majority_vote import MajorityVote
 from rankscope.papers.amsel2024.constructions.random_heads import RandomHeads, random_heads
 from rankscope.papers.amsel2024.theory.agreement import head_agreement, target_agreement
+from rankscope.papers.amsel2024.theory.expansions import sign_energy_limit
+from rankscope.papers.amsel2024.theory.linear_heads import linear_error
+from rankscope.papers.amsel2024.theory.lower_bound import error_floor
 from rankscope.papers.amsel2024.theory.majority import failure_rate
 from rankscope.papers.amsel2024.theory.random_heads import best_error
 from rankscope.papers.amsel2024.theory.softmax_head import error_two_independent, error_two_orthonormal
@@ -176,3 +180,48 @@ def test_constructions_are_attention_layers():
     assert isinstance(full_rank_head(4), RankAttention)
     assert full_rank_head(4, temperature=2.0).selection is Selection.SOFTMAX
     assert isinstance(random_heads(4, 3, stream(0, "heads")).layer(), RankAttention)
+
+
+@pytest.mark.parametrize(("rank", "budget"), [(1, 1), (2, 1), (4, 1), (8, 2), (8, 3)])
+def test_linear_heads_of_every_rank_err_as_the_theory_says(rank, budget):
+    batch = sample(PAIRS[Points.ORTHOGONAL], 40_000, stream(0, "linear"), dtype=F64)
+    layer = linear_heads(8, rank, budget)
+    assert (layer.heads, layer.rank) == (budget * 8 // rank, rank)
+    assert_mean(squared_error(batch, layer(batch.queries, batch.points, batch.points)[0]), linear_error(8))
+
+
+def test_linear_heads_come_nearer_to_a_linear_answer_as_their_scores_fall():
+    """κ = d E|t|/√2 with E|t| = Γ(d/2)/(√π Γ((d+1)/2)); the distance falls as 1/gain²."""
+    batch = sample(PAIRS[Points.ORTHOGONAL], 1000, stream(1, "linear"), dtype=F64)
+    kappa = 8 * math.gamma(4) / (math.sqrt(2 * math.pi) * math.gamma(4.5))
+    first, second = batch.points.unbind(-2)
+    gap = (first - second).unsqueeze(-2)
+    score = (gap * batch.queries).sum(-1, keepdim=True)
+    wanted = (first + second).unsqueeze(-2) / 2 + gap / 2 * kappa * score
+
+    def distance(gain):
+        layer = linear_heads(8, 2, gain=gain)
+        return (layer(batch.queries, batch.points, batch.points)[0] - wanted).norm().item()
+
+    assert distance(200.0) == pytest.approx(distance(100.0) / 4, rel=0.05)
+
+
+@pytest.mark.parametrize("dim", [4, 8, 64, 512])
+def test_linear_heads_are_above_the_floor(dim):
+    for rank in (1, 2, dim // 2):
+        for values in ("identity", "any"):
+            assert error_floor(dim, rank, dim // rank, values) < linear_error(dim) < 0.5 - 1 / math.pi
+
+
+@pytest.mark.parametrize("dim", [64, 512])
+def test_the_floor_of_rank_one_is_nearly_attained_by_linear_heads(dim):
+    """dim heads touch 3·dim of the N ≈ d³/6 harmonics of degree 3: a share 18 E₃/(d² Σ_{l≥3} E_l) of the error."""
+    share = 18 * sign_energy_limit(3) / (1 - sign_energy_limit(1))
+    assert (1 - error_floor(dim, 1, dim, "any") / linear_error(dim)) * dim**2 == pytest.approx(
+        share, rel=0.01
+    )
+
+
+def test_one_head_has_no_values_of_either_sign():
+    with pytest.raises(InputError, match="is one head"):
+        linear_heads(8, 8)

@@ -1,0 +1,47 @@
+"""Softmax heads of any rank whose scores are so small that their sum is linear in them, on two orthonormal points.
+
+With z = x₁ − x₂, a head of scores Xᵀ M y and values v·I answers v (x₁ + x₂)/2 + v z/2 · tanh(zᵀ M y/2). Head h sees a block
+of `rank` coordinates by its projector P_h, M_h = t_h P_h. Then Σ_h v_h = 1 leaves the mean of the points as it is, and
+t_h = 2κ/(budget v_h) makes the sum z/2 · κ zᵀy up to O(1/v²), whatever the v_h are. κ = d E|t|/√2 is the best such factor.
+Large values of either sign, v_h = ±gain up to what makes their sum 1, leave the scores as small as one likes.
+"""
+
+import math
+
+import torch
+
+from rankscope.core import InputError
+from rankscope.models.attention import RankAttention
+from rankscope.models.encoder import heads_of_budget
+from rankscope.papers.amsel2024.theory.expansions import sign_energy
+
+
+def linear_heads(
+    dim: int, rank: int, budget: int = 1, *, gain: float = 100.0, dtype: torch.dtype = torch.float64
+) -> RankAttention:
+    """budget·dim/rank heads with the error `theory.linear_heads.linear_error`, up to O(1/gain²).
+
+    Call it as attention over the points: `layer(queries, points, points)[0]` is the answer.
+    """
+    heads = heads_of_budget(dim, rank, budget)
+    if heads < 2:
+        raise InputError(
+            f"rank={rank} in dim={dim} at budget={budget} is one head: values of either sign need two."
+        )
+    signs = torch.ones(heads, dtype=dtype)
+    signs[1::2] = -1
+    values = gain * signs + (1 - gain * signs.sum()) / heads
+    scores = math.sqrt(2 * dim * sign_energy(dim, 1)) / (budget * values)  # E₁ = d (E|t|)², so 2κ = √(2 d E₁)
+    identity = torch.eye(dim, dtype=dtype)
+    blocks = identity.repeat(budget, 1)
+    layer = RankAttention(
+        dim, heads, rank, value_rank=dim, bias=False, batch_first=True, scale=1.0, dtype=dtype
+    )
+    weights = {
+        "w_q.weight": scores.repeat_interleave(rank)[:, None] * blocks,
+        "w_k.weight": blocks,
+        "w_v.weight": identity.repeat(heads, 1),
+        "w_o.weight": torch.kron(values, identity),
+    }
+    layer.load_state_dict(weights)
+    return layer
