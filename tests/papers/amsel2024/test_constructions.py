@@ -225,3 +225,5 @@ def test_the_floor_of_rank_one_is_nearly_attained_by_linear_heads(dim):
 def test_one_head_has_no_values_of_either_sign():
     with pytest.raises(InputError, match="is one head"):
         linear_heads(8, 8)
+    with pytest.raises(InputError, match="gain ≥ 1"):
+        linear_heads(8, 4, gain=0.5)

@@ -17,6 +17,7 @@ from rankscope.papers.amsel2024 import training, two_points
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
 from rankscope.papers.amsel2024.figures import UNTRAINED, _lines, _untrained, figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
+from rankscope.papers.amsel2024.theory.linear_heads import linear_error
 from rankscope.papers.amsel2024.training import (
     APART,
     PAPER_RECIPE,
@@ -228,6 +229,10 @@ def test_smoke_runs_from_end_to_end_and_every_figure_is_drawn(tmp_path):
     assert [figure.id for figure in drawn] == [
         f"amsel2024-{name}" for name in ("positions", "tokens", "dims", "floor", "survey")
     ]
+    _, bound, linear = drawn[3].panels[0].series
+    assert bound.x == [1, 2, 4]
+    assert linear.x == [1, 2]  # one head of full rank is not linear
+    assert linear.y == [linear_error(4)] * 2
     assert not list(tmp_path.glob("unfinished/*/*"))
 
 

@@ -13,6 +13,8 @@ import torch
 from rankscope.core import InputError
 from rankscope.models.attention import RankAttention
 from rankscope.models.encoder import heads_of_budget
+from rankscope.models.selection import Selection
+from rankscope.papers.amsel2024.constructions.weighted_heads import weighted_heads
 from rankscope.papers.amsel2024.theory.expansions import sign_energy
 
 
@@ -28,20 +30,13 @@ def linear_heads(
         raise InputError(
             f"rank={rank} in dim={dim} at budget={budget} is one head: values of either sign need two."
         )
+    if not gain >= 1:
+        raise InputError(
+            f"gain={gain}: values of either sign need gain ≥ 1; the larger, the nearer to a linear answer."
+        )
     signs = torch.ones(heads, dtype=dtype)
     signs[1::2] = -1
     values = gain * signs + (1 - gain * signs.sum()) / heads
     scores = math.sqrt(2 * dim * sign_energy(dim, 1)) / (budget * values)  # E₁ = d (E|t|)², so 2κ = √(2 d E₁)
-    identity = torch.eye(dim, dtype=dtype)
-    blocks = identity.repeat(budget, 1)
-    layer = RankAttention(
-        dim, heads, rank, value_rank=dim, bias=False, batch_first=True, scale=1.0, dtype=dtype
-    )
-    weights = {
-        "w_q.weight": scores.repeat_interleave(rank)[:, None] * blocks,
-        "w_k.weight": blocks,
-        "w_v.weight": identity.repeat(heads, 1),
-        "w_o.weight": torch.kron(values, identity),
-    }
-    layer.load_state_dict(weights)
-    return layer
+    blocks = torch.eye(dim, dtype=dtype).repeat(budget, 1)
+    return weighted_heads(scores.repeat_interleave(rank)[:, None] * blocks, blocks, values, Selection.SOFTMAX)

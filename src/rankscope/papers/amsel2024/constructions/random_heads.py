@@ -13,6 +13,7 @@ from torch import Tensor
 from rankscope.core import InputError
 from rankscope.models.attention import RankAttention
 from rankscope.models.selection import Selection
+from rankscope.papers.amsel2024.constructions.weighted_heads import weighted_heads
 from rankscope.papers.amsel2024.theory.agreement import target_agreement
 from rankscope.papers.amsel2024.theory.agreement_product import agreement_product
 from rankscope.papers.amsel2024.theory.head_draws import independent_heads
@@ -44,26 +45,7 @@ class RandomHeads:
 
     def layer(self) -> RankAttention:
         """The heads as one attention layer: `layer(queries, points, points)[0]` is the answer."""
-        heads, dim = self.q.shape
-        layer = RankAttention(
-            dim,
-            heads,
-            rank=1,
-            value_rank=dim,
-            bias=False,
-            batch_first=True,
-            selection=Selection.HARDMAX,
-            dtype=self.q.dtype,
-        )
-        identity = torch.eye(dim, dtype=self.q.dtype)
-        weights = {
-            "w_q.weight": self.q,
-            "w_k.weight": self.k,
-            "w_v.weight": identity.repeat(heads, 1),
-            "w_o.weight": (self.weights[:, None, None] * identity).permute(1, 0, 2).reshape(dim, -1),
-        }
-        layer.load_state_dict(weights)
-        return layer
+        return weighted_heads(self.q, self.k, self.weights, Selection.HARDMAX)
 
 
 def random_heads(dim: int, heads: int, generator: torch.Generator) -> RandomHeads:
