@@ -1,9 +1,10 @@
 """Softmax heads of any rank whose scores are so small that their sum is linear in them, on two orthonormal points.
 
 With z = x₁ − x₂, a head of scores Xᵀ M y and values v·I answers v (x₁ + x₂)/2 + v z/2 · tanh(zᵀ M y/2). Head h sees a block
-of `rank` coordinates by its projector P_h, M_h = t_h P_h. Then Σ_h v_h = 1 leaves the mean of the points as it is, and
-t_h = 2κ/(budget v_h) makes the sum z/2 · κ zᵀy up to O(1/v²), whatever the v_h are. κ = d E|t|/√2 is the best such factor.
-Large values of either sign, v_h = ±gain up to what makes their sum 1, leave the scores as small as one likes.
+of `rank` coordinates by its projector P_h, M_h = s_h P_h. Then Σ_h v_h = 1 leaves the mean of the points as it is, and
+s_h = 2κ/(budget v_h) makes the sum z/2 · κ zᵀy up to O(1/v²), whatever the v_h are. With t a coordinate of the sphere,
+κ = d E|t|/√2 is the best such factor. Large values of either sign, v_h = ±gain up to what makes their sum 1, leave the
+scores as small as one likes.
 """
 
 import math
