@@ -2,7 +2,8 @@
 
     python benchmarks/deep_low_rank.py --steps 4000 --layers 3 --rates 0.01 0.03 --start "towards answer"
 
-prints the error of every seed at every rank, and how many steps overflowed. The defaults are a size for one core;
+prints the error of every seed at every rank, how many steps overflowed, and with --learned what the layers of full-rank
+seeds have become. The defaults are a size for one core;
 --device cuda with --dim 64 --tokens 16 --hidden 2048 --batch 256 is the paper's, and there the authors' recipe, cut at 15,000
 of its 100,000 steps, is
 
@@ -11,12 +12,14 @@ of its 100,000 steps, is
 
 import argparse
 import time
+from collections.abc import Iterator
+from typing import cast
 
 import torch
 
 from rankscope.lab import Cell
-from rankscope.models.stacked_encoder import Encoder, Positions
-from rankscope.papers.amsel2024.measurement import records
+from rankscope.models.stacked_encoder import Encoder, Positions, Weights, key_query_products
+from rankscope.papers.amsel2024.measurement import identity_fit, records
 from rankscope.papers.amsel2024.training import OUR_RECIPE, Recipe, Start, train_group
 from rankscope.tasks.neighbors import Neighbors, Target
 from rankscope.training.precision import Precision
@@ -36,14 +39,24 @@ def cells(options: argparse.Namespace, train: Recipe) -> list[Cell]:
     ]
 
 
-def errors(group: list[Cell], device: str, stop: int | None) -> tuple[dict[int, list[float]], int]:
-    """By rank, the error of every seed on fresh samples, after `stop` steps or all; and the steps left out of all."""
-    found: dict[int, list[float]] = {}
-    left_out = 0
-    for record in records(group, *train_group(group, device, steps=stop), device):
-        found.setdefault(int(record["rank"]), []).append(round(float(record["error"]), 4))
-        left_out += int(record["left_out"])
-    return found, left_out
+def learned(group: list[Cell], weights: Weights) -> Iterator[str]:
+    """For full-rank members, layer by layer: W_KᵀW_Q and W_O W_V against +I, over heads."""
+    for member, cell in enumerate(group):
+        model = cast(Encoder, cell.model)
+        if model.rank != model.width:
+            continue
+        for layer in range(model.layers):
+            w_o, w_v = (weights[name][member, layer] for name in ("w_o", "w_v"))
+            outputs = w_o.view(-1, model.heads, model.rank).transpose(0, 1) @ w_v.view(
+                model.heads, model.rank, -1
+            )
+            both = {
+                "scores": key_query_products(model, weights, member, layer),
+                "outputs": outputs / model.budget,
+            }
+            fits = {name: identity_fit(products.cpu()) for name, products in both.items()}
+            told = (f"{name} {fit['angle']:.0f}° of norm {fit['norm']:.3g}" for name, fit in fits.items())
+            yield f"  seed {cell.seed}, layer {layer + 1}: {', '.join(told)}"
 
 
 def main() -> None:
@@ -64,6 +77,9 @@ def main() -> None:
     parser.add_argument(
         "--precision", choices=[one.value for one in Precision], help="float16 on a GPU, else float32"
     )
+    parser.add_argument(
+        "--learned", action="store_true", help="angles to +I of what each full-rank layer has learned"
+    )
     options = parser.parse_args()
     if options.device == "cpu":
         torch.set_num_threads(1)
@@ -74,9 +90,17 @@ def main() -> None:
             depth_power=options.depth_power, start=Start(options.start), precision=precision,
         )  # fmt: skip
         start = time.perf_counter()
-        found, left_out = errors(cells(options, train), options.device, options.stop)
+        group = cells(options, train)
+        weights, losses = train_group(group, options.device, steps=options.stop)
+        errors: dict[int, list[float]] = {}
+        left_out = 0
+        for record in records(group, weights, losses, options.device):
+            errors.setdefault(int(record["rank"]), []).append(round(float(record["error"]), 4))
+            left_out += int(record["left_out"])
         took = time.perf_counter() - start
-        print(f"learning rate {rate:g}: {found}, {left_out} steps left out, {took:.0f} s", flush=True)
+        print(f"learning rate {rate:g}: {errors}, {left_out} steps left out, {took:.0f} s", flush=True)
+        if options.learned:
+            print(*learned(group, weights), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -154,6 +154,20 @@ def test_scores_are_as_far_apart_as_they_are_told():
         assert float(scores.std()) == pytest.approx(wanted, rel=0.05)
 
 
+@pytest.mark.parametrize("budget", [1, 4])
+def test_the_last_layers_attention_reaches_as_far_as_it_is_told(budget):
+    """W_O W_V of the mean of the tokens, blocks averaged, beside tokens of length 1."""
+    model, tokens = Encoder(dim=64, rank=4, budget=budget, layers=2, hidden=8), 16
+    means = functional.normalize(
+        torch.randn(400, tokens, 64, generator=torch.Generator().manual_seed(0)), dim=-1
+    ).mean(1)
+    usual = 1 / math.sqrt(6 * tokens * budget)
+    for reach, wanted in ((None, [usual, usual]), (1.0, [usual, 1.0])):
+        weights = stacked_encoder.init([model], [0], tokens=tokens, last_reach=reach)
+        added = torch.einsum("lei,lid,sd->lse", weights["w_o"][0], weights["w_v"][0], means) / budget
+        assert added.square().sum(-1).mean(1).sqrt().tolist() == pytest.approx(wanted, rel=0.05)
+
+
 def test_key_query_products_are_those_of_the_attention_layer():
     weights = drawn(STACK, SEEDS)
     module = module_of(STACK[2], weights, 2)

@@ -83,6 +83,7 @@ def init(
     *,
     tokens: int,
     last_scale: float = 1.0,
+    last_reach: float | None = None,
     score_spread: float | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -92,12 +93,16 @@ def init(
     Every norm's scalar starts at 1, the last one, which sets the size and sign of the output, at `last_scale`.
     By that law an entry of w_q and w_k has variance 1/(2·width), so the score of two unit tokens, a sum of rank products
     over √rank, has standard deviation 1/(2·width): every head attends to all tokens alike. `score_spread` is another
-    standard deviation for it.
+    standard deviation for it. What attention then adds to one of independent tokens has 1/√(6·tokens·budget) of its
+    length, root mean square, since entries of w_v and w_o have variance 1/(2·width) and 1/(3·dim). `last_reach` is
+    another such length for the last layer.
     """
     check_stack(models)
     members = [_one(model, seed, tokens, dtype) for model, seed in zip(models, seeds, strict=True)]
     weights = {name: torch.stack([member[name] for member in members]).to(device) for name in members[0]}
     weights["mlp_norm"][:, -1] = last_scale
+    if last_reach is not None:
+        weights["w_o"][:, -1] *= last_reach * math.sqrt(6 * tokens * models[0].budget)
     if score_spread is not None:
         for name in ("w_q", "w_k"):
             weights[name] *= math.sqrt(score_spread * 2 * models[0].width)

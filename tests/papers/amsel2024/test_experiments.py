@@ -80,15 +80,22 @@ def test_a_member_equals_its_solo_run():
 
 def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse():
     cells = [cell for cell in SMOKE["figure1"].cells() if cell.model.layers == 3][:2]
-    first, spread = {}, {}
+    first, spread, reach = {}, {}, {}
     for start in Start:
         changed = [_with(cell, start=start) for cell in cells]
         first[start] = float(train_group(changed, "cpu", steps=1)[1].mean())
         weights = start_of(changed, "cpu")
         spread[start] = float(weights["w_q"].norm() * weights["w_k"].norm())
+        reach[start] = weights["w_o"].norm(dim=(2, 3))[0]
         assert float(weights["mlp_norm"][0, 0]) == 1.0
-    assert max(first[Start.TOWARDS_ANSWER], first[Start.HEADS_APART]) < 1.0 < first[Start.PYTORCH]
-    assert spread[Start.PYTORCH] == spread[Start.TOWARDS_ANSWER]
+    assert (
+        max(error for start, error in first.items() if start is not Start.PYTORCH)
+        < 1.0
+        < first[Start.PYTORCH]
+    )
+    assert spread[Start.PYTORCH] == spread[Start.TOWARDS_ANSWER] == spread[Start.LAST_LAYER]
+    louder = torch.tensor([1.0, 1.0, math.sqrt(6 * 4)])  # four tokens, budget 1
+    torch.testing.assert_close(reach[Start.LAST_LAYER], louder * reach[Start.TOWARDS_ANSWER])
     times = APART * 2 * cells[0].model.width
     assert spread[Start.HEADS_APART] == pytest.approx(times * spread[Start.PYTORCH], rel=1e-5)
 

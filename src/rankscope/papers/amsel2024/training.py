@@ -37,15 +37,17 @@ Pair = tuple[Float[Tensor, "member sample token dim"], Float[Tensor, "member sam
 
 
 class Start(Enum):
-    """Where the last norm's scalar, the size and sign of every output, starts, and how far the heads are apart.
+    """Where the last norm's scalar, the size and sign of every output, starts, and what else is not PyTorch's.
 
     PYTORCH            at 1, as every other norm; the heads attend to all points alike
     TOWARDS_ANSWER     at E⟨point, answer⟩ < 0, the best multiple of the point itself
+    LAST_LAYER         there, too; in the last of several layers attention adds to a token one of its own length
     HEADS_APART        there, too; each head prefers points of its own, with scores of standard deviation `APART`
     """
 
     PYTORCH = "pytorch"
     TOWARDS_ANSWER = "towards answer"
+    LAST_LAYER = "last layer"
     HEADS_APART = "heads apart"
 
 
@@ -64,7 +66,7 @@ class Recipe(AdamW):
 PAPER_RECIPE = Recipe(steps=100_000, batch=256, learning_rate=0.01, warmup=0.05, start=Start.PYTORCH)
 """The authors': one learning rate for every depth, PyTorch's initial weights."""
 
-OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.1, depth_power=0.5, start=Start.TOWARDS_ANSWER)
+OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.1, depth_power=0.5, start=Start.LAST_LAYER)
 """Trains every cell: see `experiments` for what was tried and measured."""
 
 
@@ -176,11 +178,13 @@ def _drawn_there(
 def start_of(cells: Sequence[Cell], device: str) -> Weights:
     """The initial weights of a group, by its recipe."""
     task, start = tasks(cells)[0], recipe(cells[0]).start
+    reaches = start is Start.LAST_LAYER and models(cells)[0].layers > 1
     return stacked_encoder.init(
         models(cells),
         [cell.seed for cell in cells],
         tokens=task.tokens,
         last_scale=1.0 if start is Start.PYTORCH else mean_cosine(task),
+        last_reach=1.0 if reaches else None,
         score_spread=APART if start is Start.HEADS_APART else None,
         device=device,
     )
