@@ -1,11 +1,10 @@
-"""Which start and learning rate make deep encoders of low rank good? The trials behind EXPERIMENTS.md of amsel2024.
+"""Which start and learning rate make deep encoders good, at low rank and full? The trials behind EXPERIMENTS.md of amsel2024.
 
     python benchmarks/deep_low_rank.py --steps 4000 --layers 3 --rates 0.01 0.03 --start "towards answer"
 
 prints the error of every seed at every rank, how many steps overflowed, and with --learned what the layers of full-rank
-seeds have become. The defaults are a size for one core;
---device cuda with --dim 64 --tokens 16 --hidden 2048 --batch 256 is the paper's, and there the authors' recipe, cut at 15,000
-of its 100,000 steps, is
+seeds have become. The defaults are a size for one core; --device cuda with --dim 64 --tokens 16 --hidden 2048 --batch 256 is
+the paper's, and there the authors' recipe, cut at 15,000 of its 100,000 steps, is
 
     --steps 100000 --stop 15000 --start pytorch --warmup 0.05 --depth-power 0 --rates 0.01
 """

@@ -252,6 +252,13 @@ def test_an_interactive_legend_names_what_was_not_run(browser, monkeypatch, part
     assert errors(browser) == []
 
 
+def test_every_cell_that_is_kept_has_the_papers_settings():
+    kept = pd.read_parquet(ROOT / "results" / "cells.parquet")
+    ours = [one for paper in PAPERS.values() for one in paper.experiments(Scale.PAPER)]
+    keys = {cell.key() for one in ours if one.name in set(kept["experiment"]) for cell in one.cells()}
+    assert set(kept["key"]) <= keys
+
+
 def test_figures_from_tables_are_shown_and_those_that_need_arrays_left_out():
     experiment = next(one for one in PAPERS["li2024"].experiments(Scale.PAPER) if one.name == "li2024/digits")
     kept = results_section(PAPERS["li2024"], ROOT / "results")

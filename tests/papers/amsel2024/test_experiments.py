@@ -96,6 +96,12 @@ def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse()
     assert spread[Start.PYTORCH] == spread[Start.TOWARDS_ANSWER] == spread[Start.LAST_LAYER]
     louder = torch.tensor([1.0, 1.0, math.sqrt(6 * 4)])  # four tokens, budget 1
     torch.testing.assert_close(reach[Start.LAST_LAYER], louder * reach[Start.TOWARDS_ANSWER])
+    alone = [cell for cell in SMOKE["figure1"].cells() if cell.model.layers == 1][:2]
+    ours, before = (
+        start_of([_with(cell, start=start) for cell in alone], "cpu")
+        for start in (Start.LAST_LAYER, Start.TOWARDS_ANSWER)
+    )
+    assert all(ours[name].equal(before[name]) for name in ours), "a single layer has no others to be ahead of"
     times = APART * 2 * cells[0].model.width
     assert spread[Start.HEADS_APART] == pytest.approx(times * spread[Start.PYTORCH], rel=1e-5)
 
