@@ -17,8 +17,8 @@ from gpu_training import versions
 from torch import Tensor, nn
 from triton.testing import do_bench
 
-from rankscope.models.attention import RankAttention
-from rankscope.models.small_attention import Way
+from rankscope.attention.layer import RankAttention
+from rankscope.kernels.small_attention import Way
 
 DIM, POSITIONS = 512, 16_384
 TOKENS = (16, 32, 64)

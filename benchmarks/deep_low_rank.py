@@ -16,8 +16,8 @@ from typing import cast
 
 import torch
 
+from rankscope.ensembles.encoder import Encoder, Positions, Weights, key_query_products
 from rankscope.lab import Cell
-from rankscope.models.stacked_encoder import Encoder, Positions, Weights, key_query_products
 from rankscope.papers.amsel2024.measurement import identity_fit, records
 from rankscope.papers.amsel2024.training import OUR_RECIPE, Recipe, Start, train_group
 from rankscope.tasks.neighbors import Neighbors, Target

@@ -21,10 +21,10 @@ from pathlib import Path
 import psutil
 import torch
 
+from rankscope.ensembles import one_layer
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Store
 from rankscope.lab.provenance import device_name
 from rankscope.lab.runner import plan, run
-from rankscope.models import one_layer
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.training import seconds_per_step, ticks, together, train_group
 from rankscope.tasks.patterns import batches

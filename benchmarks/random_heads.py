@@ -18,16 +18,16 @@ from typing import Any
 import torch
 
 import rankscope
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from rankscope.kernels import usable
-from rankscope.papers.amsel2024.theory.agreement_product import agreement_product
-from rankscope.papers.amsel2024.theory.head_draws import Heads, independent_heads
-from rankscope.papers.amsel2024.theory.prediction import (
+from rankscope.papers.amsel2024.random_features.agreement_product import agreement_product
+from rankscope.papers.amsel2024.random_features.head_draws import Heads, independent_heads
+from rankscope.papers.amsel2024.random_features.solve import best_error, solve_matrix_free
+from rankscope.theory.heads.prediction import (
     independent_heads_prediction,
     plateau,
     rank_one_infimum,
 )
-from rankscope.papers.amsel2024.theory.random_heads import best_error, solve_matrix_free
 
 HEADS = {"cpu": (2_048, 16_384), "cuda": (16_384, 65_536, 1_048_576)}
 CHOLESKY_HEADS = {"cpu": 4_096, "cuda": 16_384}

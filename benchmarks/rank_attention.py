@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankscope.models.attention import RankAttention
+from rankscope.attention.layer import RankAttention
 
 Attend = Callable[[Tensor], Tensor]
 Case = tuple[int, int, int, int, bool]

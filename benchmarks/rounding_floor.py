@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from rankscope.tasks.neighbors import Neighbors, Target, sample
 
 SAMPLES = 16_384

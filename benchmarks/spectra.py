@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from rankscope.linalg.decompose import singular_values, top_factors
 
 SHAPES = {"cpu": ((2048, 5632), (2048, 2048)), "cuda": ((4096, 4096), (4096, 14336))}

@@ -17,9 +17,9 @@ from scipy.integrate import quad
 from scipy.special import eval_gegenbauer
 
 import rankscope
-from rankscope.linalg.sphere import density_constant
-from rankscope.papers.amsel2024.theory.counting import harmonic_dim, touched_dim_any_values
 from rankscope.theory import min_heads
+from rankscope.theory.heads.counting import harmonic_dim, touched_dim_any_values
+from rankscope.theory.heads.sphere import density_constant
 
 DIMS = (8, 16, 32, 64, 128, 256, 384, 512, 768, 1024)
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

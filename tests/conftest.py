@@ -59,7 +59,7 @@ def zoo(tmp_path_factory):
     """Folders NAME and NAME-tuned of three architectures, and token ids for all of them."""
     from safetensors.torch import save_file
 
-    from rankscope.core import stream
+    from rankscope.core.streams import stream
     from tests.zoo import SAVED, build, moved
 
     folder = tmp_path_factory.mktemp("zoo")

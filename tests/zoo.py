@@ -10,7 +10,7 @@ import torch
 import transformers as tf
 from torch import nn
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 
 _WIDTH = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _TEXT = {

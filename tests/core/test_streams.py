@@ -1,6 +1,6 @@
 import torch
 
-from rankscope.core import stream, stream_seed
+from rankscope.core.streams import stream, stream_seed
 
 
 def test_a_stream_is_its_path():

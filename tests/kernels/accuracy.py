@@ -11,6 +11,9 @@ from unittest import mock
 import torch
 from torch.nn import functional
 
+from rankscope.ensembles import encoder as stacked_encoder
+from rankscope.ensembles.encoder import Program
+from rankscope.ensembles.head_sum import HeadSum
 from rankscope.kernels.angles import _product as angles_op
 from rankscope.kernels.angles import angle_product
 from rankscope.kernels.attention import _forward as attention_op
@@ -23,11 +26,8 @@ from rankscope.kernels.norm import _forward as norm_op
 from rankscope.kernels.norm import residual_norm
 from rankscope.kernels.normals import _fill as normals_op
 from rankscope.kernels.normals import normals
+from rankscope.kernels.small_attention import Way
 from rankscope.lab import Cell
-from rankscope.models import stacked_encoder
-from rankscope.models.head_sum import HeadSum
-from rankscope.models.small_attention import Way
-from rankscope.models.stacked_encoder import Program
 from rankscope.papers.amsel2024 import two_points
 from rankscope.papers.amsel2024.training import OUR_RECIPE, _drawn_there
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.linalg import decompose
 from rankscope.linalg.decompose import singular_values, top_factors, unresolved
 

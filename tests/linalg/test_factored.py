@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.linalg.factored import Factored
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 

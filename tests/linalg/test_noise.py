@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.linalg.decompose import singular_values
 from rankscope.linalg.noise import (
     RoundingNoise,

@@ -5,16 +5,10 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from rankscope.core import stream
-from rankscope.linalg.sphere import (
-    density_constant,
-    haar_frame,
-    inner_product_density,
-    mean_over_elevation,
-    orthonormalized,
-    sphere_quadrature,
-    uniform_sphere,
-)
+from rankscope.core.streams import stream
+from rankscope.linalg.sphere import haar_frame, orthonormalized, uniform_sphere
+from rankscope.theory.heads.sphere import density_constant, mean_over_elevation, sphere_quadrature
+from tests.reference.sphere import inner_product_density
 
 
 @pytest.mark.parametrize("dim", [3, 4, 8, 64, 1024])

@@ -1,6 +1,6 @@
 import torch
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from rankscope.linalg.sphere import haar_frame, uniform_sphere
 from rankscope.linalg.truncation import decompose
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from rankscope.linalg.sphere import haar_frame
 from rankscope.measure.attention_mass import attention_mass
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without

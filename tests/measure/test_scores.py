@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
+from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles.layered import Layered, Norm
 from rankscope.measure import scores
 from rankscope.measure.neurons import magnitudes
-from rankscope.models import layered, one_layer
-from rankscope.models.layered import Layered, Norm
 
 MODEL = Layered(dim=6, layers=2, heads=3, hidden=4, residual=True, norm=Norm.UNIT)
 SHAPE = (2, 3, 2, 5)

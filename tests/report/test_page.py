@@ -6,11 +6,12 @@ import math
 import pandas as pd
 import pytest
 
+from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Mark, Panel, Series
+from rankscope.figures.interactive import chart_html
+from rankscope.figures.printed import save_static
 from rankscope.lab import AtLeast, Check, Claim, Paper, judge
-from rankscope.lab.figure import Colours, Figure, HeatMap, MapLine, Mark, Panel, Series
-from rankscope.report import Section, write_report
-from rankscope.report.charts import chart_html
-from rankscope.report.static import save_static
+from rankscope.lab.section import Section
+from rankscope.report import write_report
 from tests.browser import errors
 
 HOSTILE = "<img src=x onerror='window.broken=1'>"

@@ -13,7 +13,8 @@ import yaml
 from peft import LoraConfig, PeftModel
 from safetensors import safe_open
 
-from rankscope.core import InputError, RankscopeError, stream
+from rankscope.core import InputError, RankscopeError
+from rankscope.core.streams import stream
 from rankscope.scope import adapter as adapter_module
 from rankscope.scope.adapter import export_adapter
 from rankscope.scope.plan import Profile

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from tests.command_line import call
 from tests.zoo import build
 

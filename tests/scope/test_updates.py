@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.linalg.noise import rounding_noise
 from rankscope.scope import journal, updates
 from rankscope.scope.rules import adapter_parameters, compare_rules, energy_curve, ranks_by

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.tasks.matching import (
     Matching,
     constant_answer,

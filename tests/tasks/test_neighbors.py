@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.tasks.neighbors import (
     BiasedNeighbors,
     Neighbors,

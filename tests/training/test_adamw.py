@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rankscope.training.adamw import AdamW, adamw, clip_members
-from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.schedule import warmup_cosine
+from rankscope.training.state import Checkpoint
 
 SETTINGS = AdamW(steps=30, batch=4, learning_rate=0.05, warmup=0.2, clip=0.5)
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from rankscope.training.adamw import AdamW, adamw
-from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.graphed import adamw_graphed
+from rankscope.training.state import Checkpoint
 
 SETTINGS = AdamW(steps=40, batch=8, learning_rate=0.02, warmup=0.1, clip=0.5)
 

@@ -13,16 +13,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from rankscope.catalogue import PAPERS, find
 from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError
 from rankscope.lab import Judgement, Scale, Store, Verdict, run
 from rankscope.lab.claim import Check, Claim
 from rankscope.lab.runner import Plan, check_device, limit_memory, plan
 from rankscope.lab.store import FILE
-from rankscope.papers import PAPERS, find
 
 if TYPE_CHECKING:
-    from rankscope.report.html import Section, Unfinished
+    from rankscope.lab.section import Section, Unfinished
 
 Kept = Annotated[
     Path | None,
@@ -74,7 +74,8 @@ def reproduce(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
-    from rankscope.report.build import Selection, sections, with_results
+    from rankscope.lab.sections import sections, with_results
+    from rankscope.lab.selection import Selection
 
     selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
     check_device(device)
@@ -132,7 +133,7 @@ def export(
 
     With --to, cells that the folder has from before, and this run does not have, stay in its tables.
     """
-    from rankscope.report.tables import export_tables
+    from rankscope.lab.tables import export_tables
 
     store = _existing(out)
     target = to or out / "export"
@@ -148,7 +149,7 @@ def export(
 @app.command()
 def report(out: Out = Path("report"), results: Kept = None, as_json: AsJson = False) -> None:
     """Write the page again from the store, without running anything."""
-    from rankscope.report.build import sections, with_results
+    from rankscope.lab.sections import sections, with_results
 
     kept = _results(results)
     made = sections(_remembered(_existing(out)), Store(out))
@@ -255,7 +256,7 @@ def _remember(store: Store, selection: Any) -> None:
 
 
 def _remembered(store: Store) -> Any:
-    from rankscope.report.build import Selection
+    from rankscope.lab.selection import Selection
 
     kept = store.note("selection")
     if kept is None:

@@ -36,8 +36,8 @@ def survey(
         }  # fmt: skip
         show_table(rows[list(columns)].rename(columns=columns), "Published models")
     if figure is not None:
+        from rankscope.figures.printed import save_static
         from rankscope.papers.amsel2024.figures import survey_figure
-        from rankscope.report.static import save_static
 
         try:
             figure.mkdir(parents=True, exist_ok=True)

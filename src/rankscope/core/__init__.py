@@ -1,7 +1,6 @@
-"""Errors, strict configurations and named random streams: what every other room stands on."""
+"""Errors, strict configurations, named random streams, whole files: what every other room stands on. No torch until asked."""
 
 from rankscope.core.config import Config
 from rankscope.core.errors import InputError, RankscopeError, suggest
-from rankscope.core.streams import stream, stream_seed
 
-__all__ = ["Config", "InputError", "RankscopeError", "stream", "stream_seed", "suggest"]
+__all__ = ["Config", "InputError", "RankscopeError", "suggest"]

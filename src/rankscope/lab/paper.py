@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pandas as pd
 from torch import Tensor
 
 from rankscope.core import RankscopeError
+from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Claim
 from rankscope.lab.experiment import Experiment
-from rankscope.lab.figure import Figure
 
 
 class Scale(StrEnum):
@@ -44,6 +44,15 @@ def drawable(*makers: Callable[[], Figure]) -> list[Figure]:
 
 
 @dataclass(frozen=True)
+class Study:
+    """A question beyond a paper: experiments, claims and figures of its own, on the paper's page."""
+
+    experiments: Callable[[Scale], Sequence[Experiment]]
+    claims: Sequence[Claim]
+    figures: Callable[[Results], Sequence[Figure]]
+
+
+@dataclass(frozen=True)
 class Paper:
     """A code name, a citation, and the functions that make its experiments, claims and figures."""
 
@@ -54,3 +63,13 @@ class Paper:
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
     settings_note: str
+
+    def with_studies(self, *studies: Study) -> "Paper":
+        """The paper, and what is asked beyond it."""
+        parts: tuple[Paper | Study, ...] = (self, *studies)
+        return replace(
+            self,
+            experiments=lambda scale: [one for part in parts for one in part.experiments(scale)],
+            claims=tuple(claim for part in parts for claim in part.claims),
+            figures=lambda results: [one for part in parts for one in part.figures(results)],
+        )

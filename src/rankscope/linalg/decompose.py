@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 
 WIDTH = 32
 """Directions that are added at a time: fewer see the matrix more often for the same work, more multiply faster."""

@@ -1,17 +1,1 @@
-"""One folder a paper, on top of the engine."""
-
-from collections.abc import Sequence
-
-from rankscope.core import InputError, suggest
-from rankscope.lab.paper import Paper
-from rankscope.papers import amsel2024, li2024
-
-PAPERS = {paper.name: paper for paper in (amsel2024.PAPER, li2024.PAPER)}
-
-
-def find(names: Sequence[str]) -> list[Paper]:
-    """The named papers, or all of them."""
-    for name in names:
-        if name not in PAPERS:
-            raise InputError(f"No paper {name!r}. {suggest(name, PAPERS)}")
-    return [PAPERS[name] for name in dict.fromkeys(names)] if names else list(PAPERS.values())
+"""What each paper says, and nothing else: one folder per paper, on top of the engine."""

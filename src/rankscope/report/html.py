@@ -5,7 +5,6 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -15,34 +14,12 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 import rankscope
-from rankscope.lab.claim import Check, Claim, Judgement, Verdict
-from rankscope.lab.figure import Figure
-from rankscope.lab.paper import Paper
+from rankscope.figures.figure import Figure
+from rankscope.figures.interactive import chart_html
+from rankscope.figures.printed import save_static
+from rankscope.lab.claim import Verdict
+from rankscope.lab.section import Section
 from rankscope.lab.workers import FORKS, Signals, crew
-from rankscope.report.charts import chart_html
-from rankscope.report.static import save_static
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """A claim without a verdict, since cells that it needs have not been run; `so_far` are checks that need none."""
-
-    claim: Claim
-    so_far: Sequence[Check]
-
-
-@dataclass(frozen=True)
-class Section:
-    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section."""
-
-    paper: Paper
-    scale: str
-    judgements: Sequence[Judgement]
-    figures: Sequence[Figure]
-    provenance: pd.DataFrame
-    notes: Sequence[str] = ()
-    unfinished: Sequence[Unfinished] = ()
-    suffix: str = ""
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, name: str | None = None) -> Path:

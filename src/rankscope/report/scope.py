@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from rankscope.core import InputError
 from rankscope.core.text import cell_text
-from rankscope.lab.figure import Figure
-from rankscope.report.charts import chart_html
+from rankscope.figures.figure import Figure
+from rankscope.figures.interactive import chart_html
 from rankscope.report.html import write_page
 
 

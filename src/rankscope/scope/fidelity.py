@@ -16,7 +16,8 @@ from torch import Tensor
 
 from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import model_class
-from rankscope.core import InputError, RankscopeError, stream
+from rankscope.core import InputError, RankscopeError
+from rankscope.core.streams import stream
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 from torch import Tensor
 
-from rankscope.lab.figure import Colours, Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.figure import Colours, Figure, HeatMap, Mark, Panel, Series
 from rankscope.scope.heads import HeadScope
 from rankscope.scope.neurons import NeuronScope
 from rankscope.scope.rules import energy_curve

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from rankscope.checkpoints import Checkpoint, Layout, MlpBlock, open_checkpoint
 from rankscope.checkpoints.view import Model
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.scope.heads import products
 
 Batch = Mapping[str, Tensor]

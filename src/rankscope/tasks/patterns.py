@@ -16,7 +16,8 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from rankscope.core import Config, InputError, stream
+from rankscope.core import Config, InputError
+from rankscope.core.streams import stream
 from rankscope.linalg.sphere import haar_frame
 
 CHUNK = 16

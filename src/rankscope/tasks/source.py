@@ -2,7 +2,8 @@
 
 import torch
 
-from rankscope.core import InputError, stream
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 
 Source = torch.Generator | tuple[int, int]
 """A generator, or (seed, step): the same batch for the same pair, whatever was drawn before."""

@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor
 
 from rankscope.core import Config
-from rankscope.training.checkpoint import Checkpoint, State
 from rankscope.training.schedule import warmup_cosine
+from rankscope.training.state import Checkpoint, State
 
 Weights = dict[str, Tensor]
 Batch = TypeVar("Batch")

@@ -20,8 +20,8 @@ from rankscope.training.adamw import (
     leave_out_overflow,
     state_of,
 )
-from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.schedule import warmup_cosine
+from rankscope.training.state import Checkpoint
 
 Batch = TypeVar("Batch")
 

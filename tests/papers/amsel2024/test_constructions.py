@@ -6,21 +6,22 @@ import re
 import pytest
 import torch
 
-from rankscope.core import InputError, stream
-from rankscope.models.attention import RankAttention
-from rankscope.models.selection import Selection
+from rankscope.attention.layer import RankAttention
+from rankscope.attention.selection import Selection
+from rankscope.core import InputError
+from rankscope.core.streams import stream
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
 from rankscope.papers.amsel2024.constructions.linear_heads import linear_heads
 from rankscope.papers.amsel2024.constructions.majority_vote import MajorityVote
 from rankscope.papers.amsel2024.constructions.random_heads import RandomHeads, random_heads
-from rankscope.papers.amsel2024.theory.agreement import head_agreement, target_agreement
-from rankscope.papers.amsel2024.theory.expansions import sign_energy_limit
-from rankscope.papers.amsel2024.theory.linear_heads import linear_error
-from rankscope.papers.amsel2024.theory.lower_bound import error_floor
-from rankscope.papers.amsel2024.theory.majority import failure_rate
-from rankscope.papers.amsel2024.theory.random_heads import best_error
-from rankscope.papers.amsel2024.theory.softmax_head import error_two_independent, error_two_orthonormal
+from rankscope.papers.amsel2024.random_features.agreement import head_agreement, target_agreement
+from rankscope.papers.amsel2024.random_features.solve import best_error
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target, sample
+from rankscope.theory.heads.expansions import sign_energy_limit
+from rankscope.theory.heads.linear_heads import linear_error
+from rankscope.theory.heads.lower_bound import error_floor
+from rankscope.theory.heads.majority import failure_rate
+from rankscope.theory.heads.softmax_head import error_two_independent, error_two_orthonormal
 
 F64 = torch.float64
 PAIRS = {

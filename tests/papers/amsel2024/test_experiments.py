@@ -8,16 +8,15 @@ import pandas as pd
 import pytest
 import torch
 
+from rankscope.ensembles import head_sum
+from rankscope.ensembles.encoder import Positions, Program, encode, leaves_of
 from rankscope.kernels import usable
+from rankscope.kernels.small_attention import Way
 from rankscope.lab import Progress, Scale
-from rankscope.models import head_sum
-from rankscope.models.small_attention import Way
-from rankscope.models.stacked_encoder import Positions, Program, encode, leaves_of
 from rankscope.papers.amsel2024 import training, two_points
 from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
 from rankscope.papers.amsel2024.figures import UNTRAINED, _lines, _untrained, figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
-from rankscope.papers.amsel2024.theory.linear_heads import linear_error
 from rankscope.papers.amsel2024.training import (
     APART,
     PAPER_RECIPE,
@@ -27,9 +26,10 @@ from rankscope.papers.amsel2024.training import (
     together,
     train_group,
 )
+from rankscope.theory.heads.linear_heads import linear_error
 from rankscope.training.adamw import adamw
-from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.precision import Precision
+from rankscope.training.state import Checkpoint
 from tests.papers.laboratory import finish
 
 SMOKE = {experiment.name.removeprefix("amsel2024/"): experiment for experiment in experiments(Scale.SMOKE)}

@@ -1,11 +1,11 @@
 """amsel2024: what low rank costs a head, and whether more heads pay for it."""
 
+from rankscope.figures.figure import Figure
 from rankscope.lab import Experiment, Scale
-from rankscope.lab.figure import Figure
 from rankscope.lab.paper import Paper, Results
 from rankscope.papers.amsel2024 import computed
 from rankscope.papers.amsel2024.claims import CLAIMS
-from rankscope.papers.amsel2024.experiments import __doc__ as _settings
+from rankscope.papers.amsel2024.experiments import SETTINGS
 from rankscope.papers.amsel2024.experiments import experiments as trained_experiments
 from rankscope.papers.amsel2024.figures import figures as trained_figures
 
@@ -27,5 +27,5 @@ PAPER = Paper(
     experiments=experiments,
     claims=(*CLAIMS, *computed.CLAIMS),
     figures=figures,
-    settings_note=(_settings or "").split("\n\n", 1)[1],
+    settings_note=SETTINGS,
 )

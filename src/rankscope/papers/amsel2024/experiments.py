@@ -1,5 +1,30 @@
-"""amsel2024's experiments at three scales, and how every cell is brought to train.
+"""amsel2024's experiments at three scales, and how every cell is brought to train."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankscope.ensembles.encoder import Encoder, Positions
+from rankscope.ensembles.head_sum import HeadSum
+from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
+from rankscope.papers.amsel2024 import simulation, two_points
+from rankscope.papers.amsel2024.measurement import records
+from rankscope.papers.amsel2024.simulation import Construction, Kind, Simulation
+from rankscope.papers.amsel2024.training import (
+    OUR_RECIPE,
+    Start,
+    recipe,
+    seconds_per_step,
+    ticks,
+    together,
+    train_group,
+)
+from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
+from rankscope.training.adamw import AdamW
+from rankscope.training.precision import Precision
+from rankscope.training.state import Checkpoint
+
+SETTINGS = """\
 Task and model are the talk's: farthest neighbour among points on the sphere, PyTorch's post-norm encoder with biases
 and the one-scalar norm, no read-out, heads = budget·dim/rank. `paper` has its sizes, `quick` smaller ones at which the
 claims are decided on two cores.
@@ -26,30 +51,6 @@ added and appended ones start Gaussian with variance 1/dim; hidden grows with di
 A group that was stopped goes on where it stood, one that was killed from its last checkpoint, about a minute old: one cell of
 `paper` may take hours.
 """
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
-from rankscope.models.head_sum import HeadSum
-from rankscope.models.stacked_encoder import Encoder, Positions
-from rankscope.papers.amsel2024 import simulation, two_points
-from rankscope.papers.amsel2024.measurement import records
-from rankscope.papers.amsel2024.simulation import Construction, Kind, Simulation
-from rankscope.papers.amsel2024.training import (
-    OUR_RECIPE,
-    Start,
-    recipe,
-    seconds_per_step,
-    ticks,
-    together,
-    train_group,
-)
-from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
-from rankscope.training.adamw import AdamW
-from rankscope.training.checkpoint import Checkpoint
-from rankscope.training.precision import Precision
 
 NAME = "amsel2024"
 

@@ -9,14 +9,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rankscope.core import Config, stream
+from rankscope.core import Config
+from rankscope.core.streams import stream
 from rankscope.lab import Cell, Outcome
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
 from rankscope.papers.amsel2024.constructions.majority_vote import MajorityVote
 from rankscope.papers.amsel2024.constructions.random_heads import random_heads
-from rankscope.papers.amsel2024.theory.majority import failure_rate
-from rankscope.papers.amsel2024.theory.softmax_head import error_two_orthonormal
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, sample
+from rankscope.theory.heads.majority import failure_rate
+from rankscope.theory.heads.softmax_head import error_two_orthonormal
 
 PIECE = 500
 """Samples that are answered at a time: the heads' values for all of them would be gigabytes at the paper's sizes."""

@@ -6,8 +6,8 @@ expert in a mixture). Every row names its `source`; a value the talk's table doe
 
 import pandas as pd
 
-from rankscope.models.attention import attention_parameters
-from rankscope.papers.amsel2024.theory.published_models import survey_rows
+from rankscope.attention.layer import attention_parameters
+from rankscope.theory.heads.published_models import open_survey
 
 TALK_ROWS = 13
 
@@ -19,7 +19,8 @@ def survey() -> pd.DataFrame:
     attention_parameters   of one layer, weights only, its projections written out in full; a model that
                            factors them further (DeepSeek's latent attention) has fewer
     """
-    table = survey_rows()
+    with open_survey() as file:
+        table = pd.read_csv(file)
     table["budget"] = table["rank"] * table["heads"] / table["dim"]
     shapes = table[["dim", "heads", "rank", "value_rank", "kv_heads"]].astype(int)
     table["attention_parameters"] = [attention_parameters(*shape) for shape in shapes.itertuples(index=False)]

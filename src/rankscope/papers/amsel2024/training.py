@@ -14,18 +14,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankscope import kernels
-from rankscope.core import stream, stream_seed
+from rankscope.core.streams import stream, stream_seed
+from rankscope.ensembles import encoder as stacked_encoder
+from rankscope.ensembles.encoder import Encoder, Leaves, Program, Weights
 from rankscope.kernels.error import squared_error as fused_squared_error
 from rankscope.kernels.normals import normals
+from rankscope.kernels.small_attention import token_first
 from rankscope.lab import Cell
-from rankscope.models import stacked_encoder
-from rankscope.models.small_attention import token_first
-from rankscope.models.stacked_encoder import Encoder, Leaves, Program, Weights
 from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
-from rankscope.training.checkpoint import Checkpoint
 from rankscope.training.graphed import adamw_graphed
 from rankscope.training.precision import Precision
+from rankscope.training.state import Checkpoint
 
 PROBE_STEPS = 4
 

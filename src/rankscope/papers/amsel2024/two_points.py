@@ -14,15 +14,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankscope import kernels
-from rankscope.core import stream, stream_seed
+from rankscope.core.streams import stream, stream_seed
+from rankscope.ensembles import head_sum
+from rankscope.ensembles.head_sum import HeadSum, Weights
 from rankscope.kernels.normals import normals
 from rankscope.lab import Cell, Outcome
 from rankscope.linalg.sphere import orthonormalized
-from rankscope.models import head_sum
-from rankscope.models.head_sum import HeadSum, Weights
-from rankscope.papers.amsel2024.theory.lower_bound import error_floor
 from rankscope.papers.amsel2024.training import timed
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
+from rankscope.theory.heads.lower_bound import error_floor
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import adamw_graphed
 

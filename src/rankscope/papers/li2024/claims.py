@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, paper_claim
-from rankscope.papers.li2024 import theory
-from rankscope.papers.li2024.measurement import FRACTIONS, LABELS, LETTERS
+from rankscope.papers.li2024.measurement import FRACTIONS, LABELS, LETTERS, LIKE_FULL
 from rankscope.papers.li2024.scaling import AXES, MARGIN, at_least, at_most, exponents, per_seed
-
-LIKE_FULL = 0.02
-"""Loss that truncation or pruning may add and still count as doing no harm."""
+from rankscope.theory.updates import directions as theory
 
 CLEARLY_WORSE = 0.05
 """Loss that must be added to count as clear harm."""

@@ -1,5 +1,20 @@
-"""li2024's experiments at three scales. Every setting that the paper leaves open is chosen here, once.
+"""li2024's experiments at three scales. Every setting that the paper leaves open is chosen here, once."""
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from rankscope.ensembles.one_layer import TRAINED, Init, OneLayer, Output
+from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
+from rankscope.measure.updates import alignment
+from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth
+from rankscope.papers.li2024.training import seconds_per_step, seeds, ticks, together, train_group
+from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns
+from rankscope.training.sgd import Sgd
+
+SETTINGS = """\
 The paper gives dim, ranks, patterns, token noise, neurons and the scales of the initial weights. It leaves open the
 number of tokens, the fractions of relevant and confusion tokens, the learning rate, the batch and the steps.
 
@@ -16,20 +31,6 @@ is varied, η stays fixed and training goes on after the loss is gone; the theor
 
 The last row of the sensitivity map is another regime, a close vote, in which W_O has to grow more.
 """
-
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
-
-import torch
-
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
-from rankscope.measure.updates import alignment
-from rankscope.models.one_layer import TRAINED, Init, OneLayer, Output
-from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth
-from rankscope.papers.li2024.training import seconds_per_step, seeds, ticks, together, train_group
-from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns
-from rankscope.training.ensemble import Sgd
 
 TASK = Patterns(
     dim=20,

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series, curve
 from rankscope.lab import Verdict, judge
-from rankscope.lab.claim import mean_interval
-from rankscope.lab.figure import Figure, HeatMap, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
-from rankscope.papers.li2024 import theory
+from rankscope.measure.interval import mean_interval
 from rankscope.papers.li2024.claims import CLAIMS
 from rankscope.papers.li2024.measurement import FRACTIONS, RANKS
+from rankscope.theory.updates import directions as theory
 
 VERDICT_MARK = {Verdict.FAILS: "−", Verdict.UNDECIDED: "·", Verdict.HOLDS: "+"}
 VERDICT_LEVEL = {Verdict.FAILS: 0.0, Verdict.UNDECIDED: 0.5, Verdict.HOLDS: 1.0}

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.ensembles import one_layer
+from rankscope.ensembles.one_layer import TRAINED, Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.measure.attention_mass import attention_mass
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
 from rankscope.measure.updates import alignment, update_factors, with_update_rank
-from rankscope.models import one_layer
-from rankscope.models.one_layer import TRAINED, Weights
 from rankscope.papers.li2024.training import seeds, tasks
 from rankscope.tasks.patterns import PatternBatch, batches, frames
 
@@ -29,6 +29,9 @@ TEST_SAMPLES = 512
 CONVERGED_LOSS = 0.05
 CONVERGED_OVER = 8
 """Converged: the training loss averaged over this many batches is below that value."""
+
+LIKE_FULL = 0.02
+"""Loss that truncation or pruning may add and still count as doing no harm."""
 
 LETTERS = {"w_q": "q", "w_k": "k", "w_v": "v", "w_o": "o"}
 

@@ -7,11 +7,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from rankscope.ensembles import one_layer
+from rankscope.ensembles.one_layer import OneLayer
 from rankscope.lab import Cell
-from rankscope.models import one_layer
-from rankscope.models.one_layer import OneLayer
 from rankscope.tasks.patterns import PatternBatch, Patterns, batches, batches_of_set
-from rankscope.training.ensemble import Sgd, Trajectory, sgd
+from rankscope.training.sgd import Sgd, Trajectory, sgd
 
 PROBE_STEPS = 5
 PROBE_REPEATS = 3

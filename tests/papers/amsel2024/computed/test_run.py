@@ -2,10 +2,10 @@
 
 import pytest
 
+from rankscope.figures.printed import save_static
 from rankscope.lab import Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.amsel2024.computed import CLAIMS, experiments, figures
-from rankscope.report.static import save_static
 from tests.papers.laboratory import finish
 
 FAILS = {

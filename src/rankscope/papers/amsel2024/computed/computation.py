@@ -6,11 +6,12 @@ from functools import lru_cache
 
 import torch
 
-from rankscope.core import Config, stream
+from rankscope.core import Config
+from rankscope.core.streams import stream
 from rankscope.lab import Cell, Experiment, Grid, Outcome
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.sphere import uniform_sphere
-from rankscope.papers.amsel2024.theory.agreement import head_agreement
+from rankscope.papers.amsel2024.random_features.agreement import head_agreement
 
 Records = list[dict[str, Scalar]]
 

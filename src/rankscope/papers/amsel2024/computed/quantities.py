@@ -6,20 +6,15 @@ from typing import get_args
 
 import numpy as np
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from rankscope.lab import Cell
+from rankscope.papers.amsel2024.computed import lemmas
 from rankscope.papers.amsel2024.computed.computation import Records
 from rankscope.papers.amsel2024.computed.settings import Dim, Errors, Growth, Ratio, setting_of
-from rankscope.papers.amsel2024.theory import (
-    counting,
-    lower_bound,
-    majority,
-    regimes,
-    representation,
-)
-from rankscope.papers.amsel2024.theory.agreement import single_head_success
-from rankscope.papers.amsel2024.theory.expansions import sign_eigenvalue, sign_energy
-from rankscope.papers.amsel2024.theory.inputs import Values
+from rankscope.theory.heads import counting, lower_bound, majority, regimes, representation
+from rankscope.theory.heads.agreement import single_head_success
+from rankscope.theory.heads.expansions import sign_eigenvalue, sign_energy
+from rankscope.theory.heads.inputs import Values
 
 VALUES: tuple[Values, ...] = get_args(Values)
 SHAPES = ((3, 1, 3), (4, 2, 1), (4, 2, 3), (5, 2, 3), (5, 3, 1), (5, 3, 3), (6, 2, 3), (6, 3, 1), (6, 3, 3))
@@ -124,7 +119,7 @@ def counts(cell: Cell) -> Records:
     for dim, rank, degree in SHAPES:
         shape = (dim, rank, degree)
         found = {
-            f"found_{values}": representation.touched_dim_numerically(
+            f"found_{values}": lemmas.touched_dim_numerically(
                 *shape, values, stream(cell.seed, "counts", values, *shape)
             )
             for values in VALUES
@@ -147,7 +142,7 @@ def orthogonality(cell: Cell) -> Records:
     """The Gram matrix of T(Y ⊗ Y): its largest cosine, and its diagonal against λ_l⁴."""
     records: Records = []
     for dim, degrees in ((3, (1, 3, 5)), (4, (1, 3))):
-        gram = representation.sign_transform_gram(dim, degrees, stream(cell.seed, "gram", dim))
+        gram = lemmas.sign_transform_gram(dim, degrees, stream(cell.seed, "gram", dim))
         length = np.sqrt(np.diag(gram))
         cosines = gram / np.outer(length, length) - np.eye(len(gram))
         expected = np.concatenate(

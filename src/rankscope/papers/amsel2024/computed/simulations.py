@@ -2,19 +2,19 @@
 
 import torch
 
-from rankscope.core import stream
+from rankscope.core.streams import stream
 from rankscope.lab import Cell
 from rankscope.linalg.sphere import uniform_sphere
 from rankscope.papers.amsel2024.computed.computation import Records
 from rankscope.papers.amsel2024.computed.settings import Draws, HeadDraws, ManyHeads, setting_of
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
-from rankscope.papers.amsel2024.theory import majority, prediction
-from rankscope.papers.amsel2024.theory.head_draws import independent_heads
-from rankscope.papers.amsel2024.theory.published import published_point
-from rankscope.papers.amsel2024.theory.random_heads import best_error, solve_matrix_free
-from rankscope.papers.amsel2024.theory.softmax_head import error_two_orthonormal
-from rankscope.papers.amsel2024.theory.vector_problem import simulate_error
+from rankscope.papers.amsel2024.random_features.head_draws import independent_heads
+from rankscope.papers.amsel2024.random_features.published import published_point
+from rankscope.papers.amsel2024.random_features.solve import best_error, solve_matrix_free
+from rankscope.papers.amsel2024.vector_problem import simulate_error
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, Points, Queries, Target, sample
+from rankscope.theory.heads import majority, prediction
+from rankscope.theory.heads.softmax_head import error_two_orthonormal
 
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 VOTERS = (1, 11, 101, 301)

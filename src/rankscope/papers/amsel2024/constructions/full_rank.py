@@ -2,9 +2,9 @@
 
 import torch
 
+from rankscope.attention.layer import RankAttention
+from rankscope.attention.selection import Selection
 from rankscope.core import InputError
-from rankscope.models.attention import RankAttention
-from rankscope.models.selection import Selection
 from rankscope.tasks.neighbors import Target
 
 

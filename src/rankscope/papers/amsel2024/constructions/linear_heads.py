@@ -11,12 +11,12 @@ import math
 
 import torch
 
+from rankscope.attention.layer import RankAttention
+from rankscope.attention.selection import Selection
 from rankscope.core import InputError
-from rankscope.models.attention import RankAttention
-from rankscope.models.encoder import heads_of_budget
-from rankscope.models.selection import Selection
 from rankscope.papers.amsel2024.constructions.weighted_heads import weighted_heads
-from rankscope.papers.amsel2024.theory.expansions import sign_energy
+from rankscope.theory.heads.counting import heads_of_budget
+from rankscope.theory.heads.expansions import sign_energy
 
 
 def linear_heads(

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from rankscope.attention.layer import RankAttention
+from rankscope.attention.selection import Selection
 from rankscope.core import InputError
 from rankscope.linalg.sphere import uniform_sphere
-from rankscope.models.attention import RankAttention
-from rankscope.models.selection import Selection
 
 
 class MajorityVote(nn.Module):

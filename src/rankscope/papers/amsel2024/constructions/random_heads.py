@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.attention.layer import RankAttention
+from rankscope.attention.selection import Selection
 from rankscope.core import InputError
-from rankscope.models.attention import RankAttention
-from rankscope.models.selection import Selection
 from rankscope.papers.amsel2024.constructions.weighted_heads import weighted_heads
-from rankscope.papers.amsel2024.theory.agreement import target_agreement
-from rankscope.papers.amsel2024.theory.agreement_product import agreement_product
-from rankscope.papers.amsel2024.theory.head_draws import independent_heads
-from rankscope.papers.amsel2024.theory.random_heads import best_error
+from rankscope.papers.amsel2024.random_features.agreement import target_agreement
+from rankscope.papers.amsel2024.random_features.agreement_product import agreement_product
+from rankscope.papers.amsel2024.random_features.head_draws import independent_heads
+from rankscope.papers.amsel2024.random_features.solve import best_error
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.models.attention import RankAttention
-from rankscope.models.selection import Selection
+from rankscope.attention.layer import RankAttention
+from rankscope.attention.selection import Selection
 
 
 def weighted_heads(

@@ -1,0 +1,1 @@
+"""The layer for other people's models: attention whose rank, value rank and heads are settings of their own."""

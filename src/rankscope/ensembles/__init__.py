@@ -1,0 +1,1 @@
+"""Stacks of small models, member axis first: one product serves every member."""

@@ -1,0 +1,133 @@
+"""Figures as PNG and PDF, for papers and slides."""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter
+
+from rankscope.figures import palette
+from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series
+
+DPI = 130
+FEW_DECADES = 30
+"""A log axis over less than this factor is labelled by plain numbers between the powers of ten, too."""
+
+
+def save_static(figure: Figure, folder: Path) -> list[Path]:
+    """Write the figure as PNG and PDF and return where they are."""
+    rows, columns = figure.shape
+    maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
+    height = max([3.8] + [1.6 + 0.28 * len(heat_map.y) for heat_map in maps])
+    size = (max(7.0, 5.2 * columns), height) if rows == 1 else (4.2 * columns, 3.6 * rows + 0.8)
+    canvas = Canvas(figsize=size, dpi=DPI, layout="constrained")
+    axes = canvas.subplots(rows, columns, squeeze=False).ravel()
+    for axis, panel in zip(axes, figure.panels, strict=False):
+        _draw(axis, panel)
+    for axis in axes[len(figure.panels) :]:
+        axis.set_axis_off()
+    over = {
+        label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if maps and over:
+        canvas.legend(over.values(), over.keys(), loc="outside lower center", ncols=len(over), fontsize=9)
+    canvas.suptitle(figure.title)
+    png, pdf = (folder / f"{figure.id}.{ending}" for ending in ("png", "pdf"))
+    pixels: Any = FigureCanvasAgg(canvas)
+    pixels.print_png(png)
+    canvas.set_layout_engine("none")  # to lay out takes as long as to draw, and was just done
+    lines: Any = FigureCanvasPdf(canvas)
+    lines.print_pdf(pdf)
+    return [png, pdf]
+
+
+def _draw(axis: Any, panel: Panel) -> None:
+    axis.set_title(panel.title, fontsize=10)
+    axis.set_xlabel(panel.x_label)
+    axis.set_ylabel(panel.y_label)
+    if panel.heat_map:
+        _draw_map(axis, panel.heat_map)
+        return
+    for series, colour, dash in palette.styled(panel.series):
+        _draw_series(axis, series, colour, dash)
+    if panel.log_x:
+        axis.set_xscale("log")
+    if panel.x_ticks:
+        axis.set_xticks(panel.x_ticks, [f"{x:g}" for x in panel.x_ticks])
+        axis.minorticks_off()
+    if panel.log_y:
+        axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        if low > 0 and high / low < FEW_DECADES:
+            axis.yaxis.set_minor_formatter(FuncFormatter(_plain))
+            axis.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=8)
+
+
+def _plain(value: float, _: int | None) -> str:
+    """Every digit but 7 and 9, whose labels would touch their neighbours'."""
+    leading = f"{value:e}"[0]
+    return "" if leading in "79" else f"{value:g}"
+
+
+def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> None:
+    x, y = list(series.x), list(series.y)
+    errors = None
+    if series.has_interval:
+        errors = [
+            [value - low for low, value in zip(series.low or (), y, strict=True)],
+            [high - value for high, value in zip(series.high or (), y, strict=True)],
+        ]
+    if series.mark is Mark.BAR:
+        axis.bar(x, y, color=colour, yerr=errors, capsize=3, label=series.name)
+    elif series.paper and series.mark is Mark.LINE:
+        axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
+    elif len(x) > 12 and series.mark is Mark.LINE:
+        axis.plot(x, y, color=colour, label=series.name)
+        if series.has_interval:
+            axis.fill_between(
+                x, list(series.low or ()), list(series.high or ()), color=colour, alpha=0.2, linewidth=0
+            )
+    else:
+        line = "none" if series.mark is Mark.POINTS else "-"
+        axis.errorbar(
+            x,
+            y,
+            yerr=errors,
+            color=colour,
+            marker="o",
+            markersize=8 if series.paper else 4,
+            markerfacecolor="none" if series.paper else colour,
+            linestyle=line,
+            capsize=3,
+            label=series.name,
+        )
+
+
+def _draw_map(axis: Any, heat_map: HeatMap) -> None:
+    colours = LinearSegmentedColormap.from_list(heat_map.colours, list(palette.MAPS[heat_map.colours]))
+    low, high = heat_map.levels
+    image = axis.imshow(heat_map.values, cmap=colours, vmin=low, vmax=high, aspect="auto")
+    if heat_map.scale:
+        axis.figure.colorbar(image, ax=axis, shrink=0.8)
+    every = heat_map.label_every
+    slant = {"rotation": 20, "ha": "right"} if every == 1 else {}
+    axis.set_xticks(range(0, len(heat_map.x), every), heat_map.x[::every], fontsize=8, **slant)
+    axis.set_yticks(range(0, len(heat_map.y), every), heat_map.y[::every], fontsize=8)
+    for row, marks in enumerate(heat_map.marks):
+        for column, mark in enumerate(marks):
+            if mark:
+                axis.text(column, row, mark, ha="center", va="center")
+    for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
+        axis.plot(
+            line.x, line.y, color=palette.OVER, linestyle=dash.matplotlib, linewidth=1.8, label=line.name
+        )
+    if heat_map.here:
+        frame = {"marker": "s", "markersize": 12, "markerfacecolor": "none", "markeredgewidth": 2}
+        axis.plot(*heat_map.here, color=palette.OVER, linestyle="none", label=palette.HERE, **frame)
+    axis.set_xlim(-0.5, len(heat_map.x) - 0.5)
+    axis.set_ylim(len(heat_map.y) - 0.5, -0.5)

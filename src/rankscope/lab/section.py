@@ -1,0 +1,32 @@
+"""What a page shows of one paper: verdicts, figures, and where they come from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from rankscope.figures.figure import Figure
+from rankscope.lab.claim import Check, Claim, Judgement
+from rankscope.lab.paper import Paper
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A claim without a verdict, since cells that it needs have not been run; `so_far` are checks that need none."""
+
+    claim: Claim
+    so_far: Sequence[Check]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section."""
+
+    paper: Paper
+    scale: str
+    judgements: Sequence[Judgement]
+    figures: Sequence[Figure]
+    provenance: pd.DataFrame
+    notes: Sequence[str] = ()
+    unfinished: Sequence[Unfinished] = ()
+    suffix: str = ""

@@ -1,0 +1,75 @@
+"""From a store to the sections of a page: tables, verdicts, figures."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from rankscope.figures.figure import Figure
+from rankscope.lab.claim import Judgement, judge
+from rankscope.lab.experiment import MISSING
+from rankscope.lab.paper import Paper, Results, Scale
+from rankscope.lab.partial import Part, coverage
+from rankscope.lab.results import results_section
+from rankscope.lab.section import Section, Unfinished
+from rankscope.lab.selection import Selection
+from rankscope.lab.store import Store
+
+Tables = Mapping[str, pd.DataFrame]
+
+SMOKE = "Scale smoke is a few seconds of everything: it tries the machinery, and its verdicts say nothing about the paper."
+
+
+def sections(selection: Selection, store: Store) -> list[Section]:
+    """What the store has for the selection: verdicts where every cell was run; nothing of claims without a finished one."""
+    provenance, finished = store.provenance(), store.finished()
+    made = []
+    for paper in selection.papers:
+        parts, lacking = {}, {}
+        for experiment in selection.experiments(paper):
+            table = store.table(experiment)
+            if MISSING in table:
+                lacking[experiment.name] = table[MISSING].iloc[0]
+            elif len(table):
+                missing = [cell for cell in experiment.cells() if cell.key() not in finished]
+                parts[experiment.name] = Part(experiment, table, missing)
+        claims = [claim for claim in selection.claims(paper) if claim.experiment in {*parts, *lacking}]
+        tables = {name: part.table for name, part in parts.items()}
+        whole = {name: tables[name] for name, part in parts.items() if not part.missing}
+        found = [
+            judge(claim, whole[claim.experiment]) if claim.experiment in whole else Unfinished(claim, ())
+            for claim in claims
+        ]
+        keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
+        notes = [SMOKE] * (selection.scale is Scale.SMOKE)
+        notes += [f"{name} is not run: {why}." for name, why in lacking.items()]
+        made.append(
+            Section(
+                paper=paper,
+                scale=selection.scale.value,
+                judgements=[one for one in found if isinstance(one, Judgement)],
+                figures=_figures(paper, tables, whole, store),
+                provenance=provenance[provenance["key"].isin(keys)],
+                notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
+                unfinished=[one for one in found if isinstance(one, Unfinished)],
+            )
+        )
+    return [section for section in made if section.judgements or section.unfinished]
+
+
+def _figures(paper: Paper, tables: Tables, whole: Tables, store: Store) -> Sequence[Figure]:
+    """The paper's figures; where one cannot be drawn from part of a grid, those of whole grids."""
+    try:
+        return paper.figures(Results(tables, store.arrays))
+    except (LookupError, ValueError, TypeError):
+        if len(whole) == len(tables):
+            raise
+        return paper.figures(Results(whole, store.arrays))
+
+
+def with_results(made: Sequence[Section], folder: Path | None) -> list[Section]:
+    """Each paper's section, followed by what a folder of tables has of the paper at its own sizes."""
+    if folder is None:
+        return list(made)
+    pairs = [(section, results_section(section.paper, folder)) for section in made]
+    return [section for pair in pairs for section in pair if section is not None]

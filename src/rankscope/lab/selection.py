@@ -1,0 +1,59 @@
+"""What is asked of the lab: which papers, at which scale, and which part of them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rankscope.core import InputError, suggest
+from rankscope.lab.claim import Claim
+from rankscope.lab.experiment import Experiment
+from rankscope.lab.paper import Paper, Scale
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which papers are run, at which scale, with how many seeds; for one claim, or a piece of one experiment, only."""
+
+    papers: Sequence[Paper]
+    scale: Scale
+    seeds: int | None = None
+    only: str | None = None
+    experiment: str | None = None
+    where: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = [claim.id for paper in self.papers for claim in paper.claims]
+        if self.only is not None and self.only not in known:
+            raise InputError(f"No claim {self.only!r}. {suggest(self.only, known)}")
+        if self.seeds is not None and self.seeds < 2:
+            raise InputError(
+                f"--seeds {self.seeds}: an interval needs at least two seeds. Use --seeds 2 or more."
+            )
+        names = [e.name for paper in self.papers for e in paper.experiments(self.scale)]
+        if self.experiment is not None and self.experiment not in names:
+            raise InputError(f"No experiment {self.experiment!r}. {suggest(self.experiment, names)}")
+        if self.only is not None and self.experiment is not None:
+            raise InputError("--only and --experiment both say what to run: give one of them.")
+        if self.where and self.experiment is None:
+            raise InputError("--where cuts one experiment's grid: name it with --experiment.")
+
+    def claims(self, paper: Paper) -> list[Claim]:
+        """The paper's claims that are asked for."""
+        return [
+            claim
+            for claim in paper.claims
+            if self.only in (None, claim.id) and self.experiment in (None, claim.experiment)
+        ]
+
+    def experiments(self, paper: Paper) -> list[Experiment]:
+        """The experiments that those claims need, and without a single claim the paper's others too."""
+        needed = {claim.experiment for claim in self.claims(paper)}
+        chosen = [
+            e
+            for e in paper.experiments(self.scale)
+            if (self.only is None or e.name in needed) and self.experiment in (None, e.name)
+        ]
+        if self.where:
+            chosen = [replace(e, grid=e.grid.where(self.where)) for e in chosen]
+        if self.seeds is None:
+            return chosen
+        return [replace(e, grid=e.grid.with_seeds(self.seeds)) for e in chosen]

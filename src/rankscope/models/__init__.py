@@ -1,1 +1,0 @@
-"""Models whose rank is a setting."""

@@ -1,0 +1,1 @@
+"""Random rank-1 heads: how they are drawn, the best weights for them, and the published curve drawn again."""

@@ -1,0 +1,1 @@
+"""What is asked beyond the papers, a package for each question."""

@@ -1,0 +1,137 @@
+"""Training held to a rank against full training: loss by step, final loss and steps by rank."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.measure.interval import mean_interval
+from rankscope.papers.li2024.experiments import TRAIN
+from rankscope.papers.li2024.measurement import CONVERGED_LOSS, CONVERGED_OVER
+from rankscope.studies.lora.experiments import FULL
+from rankscope.studies.lora.rates import CONVENTIONS, at_equal_rate, best_rates, halves
+
+AFTERWARDS = "full training, truncated afterwards"
+QUARTILES = (0.25, 0.75)
+
+
+def figures(results: Results) -> list[Figure]:
+    """Every figure whose experiments have been run."""
+    made = []
+    if "li2024/lora" in results.tables:
+        made.append(_lora(results))
+    if "li2024/lora_parts" in results.tables:
+        made.append(_parts(results))
+    if "li2024/lora_relevant" in results.tables:
+        made.append(_relevant(results))
+    return made
+
+
+def _lora(results: Results) -> Figure:
+    table = results.tables["li2024/lora"]
+    rates = best_rates(halves(table)[0])
+    best = ", ".join(f"{rate:g} ({_held(rank)})" for rank, rate in rates.items())
+    held = _by_rank("held from the start", at_equal_rate(table), "loss")
+    return Figure(
+        id="li2024-lora",
+        title="Training held to a rank from the start (LoRA), two patterns",
+        paper_says="The updates are of rank 2, the number of label-relevant patterns.",
+        caption="W = W_0 + BA for all four matrices, B = 0, A normal of variance 1/rank. Left and middle: η = "
+        f"{TRAIN.learning_rate:g}. Left: over {CONVERGED_OVER} batches, median over the judged seeds and their middle half. "
+        f"Else means with 95% intervals; of the ranks held, the greatest is {max(held.y[:-1]):.4f}. Right: best rates of "
+        f"{', '.join(f'{rate:g}' for rate in sorted(table['learning_rate'].unique()))}, chosen on other seeds: {best}.",
+        panels=(
+            Panel("training loss", "step", "hinge loss", _by_step(results, at_equal_rate(table))),
+            Panel("test loss at the end", "rank", "hinge loss", [held, *_afterwards(results, 2, held)]),
+            Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps",
+                  [_by_rank(name, rows(table), "converged_step") for name, rows in CONVENTIONS.items()]),
+        ),
+        experiments=("li2024/lora",),
+    )  # fmt: skip
+
+
+def _relevant(results: Results) -> Figure:
+    table = results.tables["li2024/lora_relevant"]
+    counts = sorted({int(count) for count in table["relevant_patterns"]})
+    by_count = {count: table[table["relevant_patterns"] == count] for count in counts}
+    panels = []
+    for count, rows in by_count.items():
+        held = _by_rank("held from the start", rows, "loss")
+        panels.append(Panel(f"test loss with {count} patterns in {count} classes", "rank", "hinge loss",
+                            [held, *_afterwards(results, count, held)]))  # fmt: skip
+    steps = [_by_rank(f"{count} patterns", rows, "converged_step") for count, rows in by_count.items()]
+    return Figure(
+        id="li2024-lora-relevant",
+        title="Training held to a rank, with k patterns in k classes",
+        paper_says="The rank of the updates is the number of label-relevant patterns.",
+        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. A run that never has the loss under "
+        f"{CONVERGED_LOSS:g} counts with all its steps.",
+        panels=[
+            *panels,
+            Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps", steps),
+        ],
+        experiments=("li2024/lora_relevant",),
+    )
+
+
+def _parts(results: Results) -> Figure:
+    table = results.tables["li2024/lora_parts"]
+    table = table.assign(
+        which=[f"{part}: {rank}" for part, rank in zip(table["adapted"], table["adapter_rank"], strict=True)]
+    )
+    return Figure(
+        id="li2024-lora-parts",
+        title="Some of the weights held to a rank, two patterns",
+        paper_says="All four updates are of rank 2.",
+        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. What is not held is trained in full.",
+        panels=[
+            Panel(title, "matrices held: rank", label,
+                  [curve("measured", table, "which", column, mark=Mark.POINTS, labels=True)])
+            for title, label, column in (
+                ("test loss at the end", "hinge loss", "loss"),
+                (f"steps until the loss is under {CONVERGED_LOSS:g}", "steps", "converged_step"),
+            )
+        ],
+        experiments=("li2024/lora_parts",),
+    )  # fmt: skip
+
+
+def _held(rank: str) -> str:
+    return rank if rank == FULL else f"rank {rank}"
+
+
+def _by_step(results: Results, table: pd.DataFrame) -> list[Series]:
+    """The training loss of every rank, averaged over a few batches: the median seed, and the middle half of them."""
+    series = []
+    for rank, rows in table.groupby("adapter_rank", sort=False):
+        losses = np.stack([results.arrays(cell)["losses"].numpy() for cell in rows["cell"]])
+        smooth = np.lib.stride_tricks.sliding_window_view(losses, CONVERGED_OVER, axis=1).mean(-1)
+        steps = np.arange(smooth.shape[1]) + (CONVERGED_OVER + 1) / 2
+        low, high = np.quantile(smooth, QUARTILES, axis=0).tolist()
+        series.append(Series(_held(str(rank)), steps.tolist(), np.median(smooth, axis=0).tolist(), low, high))
+    return series
+
+
+def _by_rank(name: str, table: pd.DataFrame, column: str) -> Series:
+    """The mean of a column at every rank, full training last."""
+    labels = [*(label for label in dict.fromkeys(table["adapter_rank"]) if label != FULL), FULL]
+    return _points(name, labels, [table.loc[table["adapter_rank"] == label, column] for label in labels])
+
+
+def _points(name: str, labels: list[str], values: Sequence[pd.Series]) -> Series:
+    """The mean at every label, with its 95% interval."""
+    intervals = [mean_interval(value.tolist()) for value in values]
+    return Series(name, labels, [float(value.mean()) for value in values],
+                  [low for low, _ in intervals], [high for _, high in intervals], Mark.POINTS)  # fmt: skip
+
+
+def _afterwards(results: Results, count: int, held: Series) -> list[Series]:
+    """The loss of full training with every update truncated, at the ranks of `held`, where it was measured."""
+    table = results.tables.get("li2024/relevant")
+    if table is None or count not in set(table["relevant_patterns"]):
+        return []
+    rows = table[table["relevant_patterns"] == count]
+    labels = [str(x) for x in held.x if f"loss_rank_{x}" in rows]
+    return [_points(AFTERWARDS, labels, [rows[f"loss_rank_{label}"] for label in labels])]

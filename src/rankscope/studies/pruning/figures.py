@@ -1,0 +1,95 @@
+"""Loss against the fraction removed, score by score, and how long each stays flat."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.measure.interval import mean_interval
+from rankscope.papers.li2024.measurement import LIKE_FULL
+from rankscope.studies.pruning.measurement import Score, Units
+
+LABELS = {
+    Score.MAGNITUDE: "‖w‖",
+    Score.MOVEMENT: "‖Δw‖",
+    Score.ACTIVATION: "|w|·‖x‖",
+    Score.TAYLOR: "∇loss",
+    Score.TAYLOR_OUTPUT: "∇output",
+    Score.RANDOM: "random",
+    Score.LARGEST: "largest",
+}
+CAPTION = (
+    "In every layer the same fraction goes, units of the least score first: magnitude ‖w‖, update ‖Δw‖, activation "
+    "|w|·‖x‖, first-order change of the hinge loss or of the output; or at random. Means over "
+    f"seeds with 95% intervals; dashed: {LIKE_FULL} more loss than unpruned, where the flat part ends."
+)
+
+
+def figures(results: Results) -> list[Figure]:
+    """Both figures, as far as their experiments have been run."""
+    made = []
+    if "li2024/pruning" in results.tables:
+        made.append(_one_layer(_trained(results, "pruning")))
+    if "li2024/pruning-encoders" in results.tables:
+        made.append(_encoders(_trained(results, "pruning-encoders")))
+    return made
+
+
+def _trained(results: Results, name: str) -> pd.DataFrame:
+    table = results.tables[f"li2024/{name}"]
+    return table[table["trained"].astype(bool)]
+
+
+def _one_layer(table: pd.DataFrame) -> Figure:
+    flat = {label: table.loc[table["score"] == score, "flat"].tolist() for score, label in LABELS.items()}
+    intervals = [mean_interval(values) for values in flat.values()]
+    points = Series(
+        "flat part", list(flat), [float(np.mean(values)) for values in flat.values()],
+        [low for low, _ in intervals], [high for _, high in intervals], Mark.POINTS,
+    )  # fmt: skip
+    return Figure(
+        id="li2024-pruning",
+        title="Scores to prune the neurons of one layer by",
+        paper_says="Pruned by ‖o_i‖, the loss stays flat up to 0.4 (figure 3B).",
+        caption=f"{CAPTION} `largest` takes the greatest ‖w‖ first.",
+        panels=(
+            _curves(table, Units.NEURONS, "test loss after pruning", tuple(LABELS)),
+            Panel("flat part", "score", "fraction removed before the loss rises", [points]),
+        ),
+        experiments=("li2024/pruning",),
+    )
+
+
+def _encoders(table: pd.DataFrame) -> Figure:
+    return Figure(
+        id="li2024-pruning-encoders",
+        title="Scores to prune encoders of two layers by",
+        paper_says="The paper prunes neurons of one layer.",
+        caption=CAPTION,
+        panels=[
+            _curves(part, units, f"{units}; {encoder}", tuple(LABELS)[:-1])
+            for units in Units
+            for encoder, part in table.groupby("encoder", sort=True)
+        ],
+        experiments=("li2024/pruning-encoders",),
+    )
+
+
+def _curves(table: pd.DataFrame, units: Units, title: str, shown: Sequence[Score]) -> Panel:
+    rows = table[table["units"] == units]
+    columns = [name for name in map(str, rows) if name.startswith("loss_") and rows[name].notna().any()]
+    series = []
+    for score in shown:
+        part = rows[rows["score"] == score]
+        points = [pd.DataFrame({"fraction": float(name[5:]), "loss": part[name]}) for name in columns]
+        series.append(curve(LABELS[score], pd.concat(points), "fraction", "loss"))
+    limit = float(rows["loss_0"].mean()) + LIKE_FULL
+    x = series[0].x
+    return Panel(
+        title,
+        f"fraction of {units} removed",
+        "hinge loss",
+        [*series, Series("flat below", x, [limit] * len(x), paper=True)],
+    )

@@ -1,0 +1,136 @@
+"""The test loss against the fraction of units removed, for every score: a record for each kind of unit and each score.
+
+A neuron is its row of W_O, a head its rows of W_V. In every layer the same fraction of units goes, those of the least
+score first. Scores that need data take it from samples of their own, which the test does not see.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.core.streams import stream
+from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles.layered import Weights
+from rankscope.lab import Cell
+from rankscope.lab.experiment import Scalar
+from rankscope.measure import scores
+from rankscope.measure.neurons import Order, pruned_mask
+from rankscope.papers.li2024.measurement import CONVERGED_LOSS, LIKE_FULL
+from rankscope.papers.li2024.training import seeds, tasks
+from rankscope.studies.depth.training import models
+from rankscope.tasks.patterns import PatternBatch, batches
+
+NEURON_FRACTIONS = tuple(round(0.05 * step, 2) for step in range(1, 17))
+TEST_SAMPLES = 128
+CALIBRATION_SAMPLES = 256
+
+
+class Units(StrEnum):
+    """What is removed."""
+
+    NEURONS = "neurons"
+    HEADS = "heads"
+
+
+class Score(StrEnum):
+    """By what; `TAYLOR` takes the hinge loss, `TAYLOR_OUTPUT` the mean of −y F(X), whose gradient does not vanish."""
+
+    MAGNITUDE = "magnitude"
+    MOVEMENT = "movement"
+    ACTIVATION = "activation"
+    TAYLOR = "taylor"
+    TAYLOR_OUTPUT = "taylor of the output"
+    RANDOM = "random"
+    LARGEST = "magnitude, largest first"
+
+
+class Examiner:
+    """Holds a group's start, test set and calibration set, and prunes its trained weights."""
+
+    def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
+        self.model, self.start, self.seeds = models(cells)[0], start, seeds(cells)
+
+        def drawn(split: str, samples: int) -> PatternBatch:
+            return next(batches(tasks(cells), self.seeds, split=split, steps=1, batch=samples, device=device))
+
+        self.test, self.calibration = drawn("test", TEST_SAMPLES), drawn("calibration", CALIBRATION_SAMPLES)
+
+    def records(self, weights: Weights) -> list[list[dict[str, Scalar]]]:
+        """The records of each member."""
+        loss = self.loss(weights)
+        members: list[list[dict[str, Scalar]]] = [[] for _ in self.seeds]
+        for units in Units if self.model.heads > 1 else (Units.NEURONS,):
+            fractions = self.fractions(units)
+            for score, worth in self.scores(weights, units).items():
+                losses = torch.stack(
+                    [self.pruned(weights, units, score, worth, f) for f in fractions], dim=-1
+                )
+                flat = scores.flat_part(losses - loss.unsqueeze(-1), fractions, LIKE_FULL)
+                for member, records in enumerate(members):
+                    curve = dict(zip(fractions, losses[member].double().tolist(), strict=True))
+                    records.append(
+                        {
+                            "units": units.value,
+                            "score": score.value,
+                            "trained": bool(loss[member] <= CONVERGED_LOSS),
+                            "flat": float(flat[member]),
+                            "loss_0": float(loss[member]),
+                            **{f"loss_{fraction:g}": value for fraction, value in curve.items()},
+                        }
+                    )
+        return members
+
+    def fractions(self, units: Units) -> tuple[float, ...]:
+        """What is removed: twentieths of the neurons, or one head after the other."""
+        heads = self.model.heads
+        return NEURON_FRACTIONS if units is Units.NEURONS else tuple(n / heads for n in range(1, heads))
+
+    def loss(self, weights: Weights) -> Float[Tensor, " member"]:
+        """The mean hinge loss on the test set."""
+        output = layered.forward(self.model, weights, self.test.x)
+        return one_layer.hinge(output, self.test.labels).mean(-1)
+
+    def pruned(
+        self, weights: Weights, units: Units, score: Score, worth: dict[int, Tensor], fraction: float
+    ) -> Float[Tensor, " member"]:
+        """The loss without a fraction of the units of every layer."""
+        order = Order.LARGEST if score is Score.LARGEST else Order.SMALLEST
+        gone = {layer: pruned_mask(value, fraction, order) for layer, value in worth.items()}
+        remove = layered.without_neurons if units is Units.NEURONS else layered.without_heads
+        return self.loss(remove(weights, gone))
+
+    def scores(self, weights: Weights, units: Units) -> dict[Score, dict[int, Float[Tensor, "member unit"]]]:
+        """Every score of every unit, layer by layer."""
+        kind = "w_o" if units is Units.NEURONS else "w_v"
+        model, data = self.model, self.calibration
+        count = model.hidden if units is Units.NEURONS else model.heads
+        seen = layered.passes(model, weights, data.x)
+        _, hinge = layered.hinge_gradients(model, weights, data.x, data.labels)
+        output = layered.output_gradients(model, weights, data.x, -data.labels)
+        found: dict[Score, dict[int, Tensor]] = {score: {} for score in Score}
+        for layer, each in enumerate(seen, start=1):
+            name = f"{kind}/{layer}"
+            own, before, by_hinge, by_output = (
+                scores.units(table[name], count) for table in (weights, self.start, hinge, output)
+            )
+            size = scores.magnitude(own)
+            chance = [
+                torch.rand(count, generator=stream(seed, "order", units.value, layer)) for seed in self.seeds
+            ]
+            worth = {
+                Score.MAGNITUDE: size,
+                Score.MOVEMENT: scores.movement(before, own),
+                Score.ACTIVATION: scores.activation(
+                    own, each.mixed if units is Units.NEURONS else each.tokens
+                ),
+                Score.TAYLOR: scores.taylor(own, by_hinge),
+                Score.TAYLOR_OUTPUT: scores.taylor(own, by_output),
+                Score.RANDOM: torch.stack(chance).to(size),
+                Score.LARGEST: size,
+            }
+            for score, value in worth.items():
+                found[score][layer] = value
+        return found

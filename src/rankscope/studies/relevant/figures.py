@@ -1,0 +1,203 @@
+"""Rank, spectra, truncation and small neurons against the number of patterns that vote."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.measure.interval import mean_interval
+from rankscope.papers.li2024.claims import TWO_GROUPS
+from rankscope.papers.li2024.experiments import TASK
+from rankscope.papers.li2024.measurement import LETTERS, LIKE_FULL
+from rankscope.studies.relevant.claims import vote
+from rankscope.studies.relevant.measurement import RANKS
+from rankscope.theory.updates.relevant import attention_gains, mean_token_spread, readout_gains
+
+SIDEWAYS = 0.12
+"""How far points of equal height are drawn apart, in units of the axis."""
+
+
+def figures(results: Results) -> list[Figure]:
+    """Every figure whose experiments have been run."""
+    made = []
+    if "li2024/relevant" in results.tables:
+        made += [_rank(results), _spectrum(results), _truncation(results), _neurons(results)]
+    return made
+
+
+def _rank(results: Results) -> Figure:
+    table = results.tables["li2024/relevant"]
+    panels = [
+        _ranks("k patterns in k classes", "patterns that vote, k", table, "relevant_patterns",
+               {"above: k": lambda x: x, "below: k − 1": lambda x: x - 1}),
+    ]  # fmt: skip
+    shared = results.tables.get("li2024/classes")
+    if shared is not None:
+        most = int(shared["relevant_patterns"].max())
+        both = pd.concat([shared, table])
+        panels += [
+            _ranks("k patterns in two classes", "patterns that vote, k", both[both["classes"] == 2],
+                   "relevant_patterns", {"above: k": lambda x: x, "below: two": lambda x: 0 * x + 2}),
+            _ranks(f"{most} patterns in c classes", "classes c", both[both["relevant_patterns"] == most],
+                   "classes", {f"above: {most}": lambda x: 0 * x + most, "below: c": lambda x: x}),
+        ]  # fmt: skip
+    return Figure(
+        id="li2024-relevant-rank",
+        title="What the rank of the update counts",
+        paper_says="The rank of the updates is the number of label-relevant patterns.",
+        caption="Singular values of at least a tenth of the first, at the end of training; means over seeds with 95% "
+        "intervals, drawn side by side. Where patterns share classes, an update that counts patterns stays on k, one that "
+        "counts classes leaves it.",
+        panels=panels,
+        experiments=_run_of(results),
+    )
+
+
+def _ranks(
+    title: str,
+    x_label: str,
+    table: pd.DataFrame,
+    axis: str,
+    lines: Mapping[str, Callable[[np.ndarray], np.ndarray]],
+) -> Panel:
+    places = np.unique(table[axis].to_numpy(dtype=float))
+    series = []
+    for place, letter in enumerate(LETTERS.values()):
+        points = curve(f"ΔW_{letter.upper()}", table, axis, f"rank_{letter}", mark=Mark.POINTS)
+        shift = SIDEWAYS * (place - 1.5)
+        series.append(
+            Series(
+                points.name,
+                [float(x) + shift for x in points.x],
+                points.y,
+                points.low,
+                points.high,
+                points.mark,
+            )
+        )
+    dashed = [
+        Series(name, places.tolist(), line(places).tolist(), paper=True) for name, line in lines.items()
+    ]
+    return Panel(title, x_label, "measured rank", [*series, *dashed])
+
+
+def _spectrum(results: Results) -> Figure:
+    tables = [results.tables[name] for name in _run_of(results)]
+    both = pd.concat(tables)
+    most = int(both["relevant_patterns"].max())
+    cases = both[both["relevant_patterns"] == most]
+    return Figure(
+        id="li2024-relevant-spectrum",
+        title=f"Singular values with {most} patterns, at the first step and at the end",
+        paper_says="Rank k. Dashed: `relevant.theory`, in closed form: one direction has all patterns together, c − 1 tell "
+        "classes apart, k − c tell patterns within a class apart.",
+        caption="Each over its first; means over seeds with 95% intervals. The closed form of W_O is that of the first step, "
+        "that of W_K the first step of an attention whose readout already knows the classes.",
+        panels=(
+            _spectra(results, cases, "sigma/first/w_o", "first ΔW_O, on the test set", _readout),
+            _spectra(results, cases, "sigma/end/w_o", "trained ΔW_O", None),
+            _spectra(results, cases, "sigma/end/w_k", "trained ΔW_K", _attention),
+        ),
+        experiments=_run_of(results),
+    )
+
+
+def _spectra(
+    results: Results,
+    cases: pd.DataFrame,
+    name: str,
+    title: str,
+    closed_form: Callable[[int, int], list[float]] | None,
+) -> Panel:
+    measured, dashed = [], []
+    for classes, rows in cases.groupby("classes", sort=True):
+        patterns = int(rows["relevant_patterns"].iloc[0])
+        sigma = np.stack([results.arrays(cell)[name].numpy() for cell in rows["cell"]])[:, : patterns + 2]
+        shares = sigma / sigma[:, :1]
+        intervals = [mean_interval(column.tolist()) for column in shares.T]
+        places = list(range(1, patterns + 3))
+        measured.append(Series(f"{patterns} in {classes} classes", places, shares.mean(0).tolist(),
+                               [low for low, _ in intervals], [high for _, high in intervals]))  # fmt: skip
+        if closed_form:
+            values = np.array(closed_form(patterns, int(str(classes))))
+            dashed.append(
+                Series(
+                    f"closed form, {classes} classes", places[:-2], (values / values[0]).tolist(), paper=True
+                )
+            )
+    return Panel(title, "place of the singular value", "share of the first", [*measured, *dashed], log_y=True)
+
+
+def _readout(patterns: int, classes: int) -> list[float]:
+    case = vote(patterns, classes)
+    return readout_gains(
+        case, mean_token_spread(case, TASK.tokens, TASK.dim, TASK.token_noise.level)
+    ).spectrum(case)
+
+
+def _attention(patterns: int, classes: int) -> list[float]:
+    case = vote(patterns, classes)
+    return attention_gains(case).spectrum(case)
+
+
+def _truncation(results: Results) -> Figure:
+    table = results.tables["li2024/relevant"]
+    losses = [f"loss_rank_{rank}" for rank in RANKS]
+    by_rank = []
+    for count, rows in table.groupby("relevant_patterns", sort=True):
+        kept = [(rank, name) for rank, name in zip(RANKS, losses, strict=True) if rank <= int(str(count)) + 2]
+        parts = [pd.DataFrame({"rank": rank, "loss": rows[name]}) for rank, name in kept]
+        by_rank.append(curve(f"k = {count}", pd.concat(parts), "rank", "loss"))
+    added = table[losses].to_numpy() - table[["loss"]].to_numpy()
+    needed = table.assign(needed=1 + (added > LIKE_FULL).sum(axis=1))
+    measured = curve("needed", needed, "relevant_patterns", "needed", mark=Mark.POINTS)
+    counts = [float(x) for x in measured.x]
+    back = float((table["loss_attention_back"] - table["loss"]).max())
+    return Figure(
+        id="li2024-relevant-truncation",
+        title="Every update truncated, with k patterns in k classes",
+        paper_says="Rank k is like full rank, less is clearly worse.",
+        caption=f"Left: test hinge loss. Right: the least rank that adds at most {LIKE_FULL:g} to it. Means over seeds with "
+        f"95% intervals. Taking back all that W_Q and W_K learned, and leaving W_V and W_O, adds at most {back:.3f}.",
+        panels=(
+            Panel("loss against the rank kept", "rank kept in every update", "hinge loss", by_rank),
+            Panel("rank needed", "patterns that vote, k", "rank",
+                  [measured, Series("k", counts, counts, paper=True),
+                   Series("k − 1", counts, [x - 1 for x in counts], paper=True)]),
+        ),
+        experiments=("li2024/relevant",),
+    )  # fmt: skip
+
+
+def _neurons(results: Results) -> Figure:
+    table = results.tables["li2024/relevant"]
+    tags = (("update", "by ‖Δo_i‖"), ("o", "by ‖o_i‖"))
+
+    def both(column: str) -> list[Series]:
+        return [curve(name, table, "relevant_patterns", f"{tag}_{column}") for tag, name in tags]
+
+    apart = both("separation")
+    level = Series("asked of two groups", apart[0].x, [TWO_GROUPS] * len(apart[0].x), paper=True)
+    return Figure(
+        id="li2024-relevant-neurons",
+        title="Neurons that stay small, with k patterns in k classes",
+        paper_says="A constant fraction of the neurons has a much smaller magnitude.",
+        caption="Small: in the lower of the two best groups. Means over seeds with 95% intervals. The halves of a single "
+        "normal group have 0.64 of the variance between them.",
+        panels=(
+            Panel("fraction of small neurons", "patterns that vote, k", "fraction", both("small_fraction")),
+            Panel(
+                "are there two groups?",
+                "patterns that vote, k",
+                "share of variance between them",
+                [*apart, level],
+            ),
+        ),
+        experiments=("li2024/relevant",),
+    )
+
+
+def _run_of(results: Results) -> tuple[str, ...]:
+    return tuple(name for name in ("li2024/relevant", "li2024/classes") if name in results.tables)

@@ -1,0 +1,83 @@
+"""How often rank-1 hardmax heads agree with each other and with the target.
+
+Head (q, k) picks the x_i with the larger ⟨x_i, k⟩⟨q, y⟩. Lengths of q and k do not matter to the head,
+but they do to the formulas: pass unit vectors.
+"""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import hyp2f1
+
+from rankscope.core import InputError
+from rankscope.theory.heads.expansions import sign_eigenvalues, sign_energies
+from rankscope.theory.heads.gegenbauer import gegenbauer_sequence
+from rankscope.theory.heads.sphere import density_constant
+
+SERIES_FROM_DIM = 7  # from here on at most some 1,500 degrees stand above 1e-17
+QUADRATURE_NODES = 64
+
+
+def target_advantage(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    """c(θ) = E[sgn⟨x,y⟩ sgn⟨x,k⟩ sgn⟨q,y⟩] at cos θ = ⟨q, k⟩: P[agree] − P[disagree] with the target."""
+    if dim in (2, 4):
+        return advantage_closed_form(dim, cosine)
+    return (advantage_series if dim >= SERIES_FROM_DIM else advantage_quadrature)(dim, cosine)
+
+
+def advantage_series(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    """c(θ) = Σ_{l odd} N λ_l³ P_l(cos θ); the terms decay like l^{−2−d/2}, fast for dim ≥ 7."""
+    count = 1024
+    terms = sign_energies(dim, count) * sign_eigenvalues(dim, count)
+    needed = int(np.count_nonzero(np.abs(terms) > 1e-17 * abs(terms[0])))
+    total = np.zeros_like(cosine)
+    for degree, polynomial in zip(range(2 * needed), gegenbauer_sequence(dim, cosine), strict=False):
+        if degree % 2:
+            total += terms[degree // 2] * polynomial
+    return total
+
+
+def advantage_quadrature(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    """c(θ) = (4 c_d/(π(d−1))) ∫_θ^{π/2} sin φ ₂F₁(½, ½; (d+1)/2; sin² φ) dφ, odd about π/2.
+
+    φ = π/2 − y² takes the edge off the singularity cos^{d−1} φ · log cos φ at π/2. For small dim:
+    scipy's ₂F₁ overflows near 1 at dim 199.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(QUADRATURE_NODES)
+    upper = np.sqrt(np.arcsin(np.abs(cosine)))[:, None]
+    y = upper * (nodes + 1) / 2
+    cos = np.cos(y**2)
+    integrand = cos * hyp2f1(0.5, 0.5, (dim + 1) / 2, cos**2) * 2 * y
+    integral = (integrand * upper / 2) @ weights
+    return np.asarray(np.sign(cosine) * 4 * density_constant(dim) / (math.pi * (dim - 1)) * integral)
+
+
+def advantage_closed_form(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    """c(θ) in elementary functions, for dim 2, 4 and 6; odd about π/2.
+
+    d=2: 1/2 − 2θ²/π²;   d=4: 1/2 − (2/π²)(θ² + θ cot θ);
+    d=6: 1/2 − (1/(2π²)) [4θ² + 5 θ cot θ + cot² θ (1 − θ cot θ)]   (loses digits near θ = 0)
+    """
+    if dim not in (2, 4, 6):
+        raise InputError(f"dim={dim}: closed forms are known here for 2, 4 and 6. Use target_advantage.")
+    theta = np.arccos(np.abs(cosine))
+    if dim == 2:
+        return np.asarray(np.sign(cosine) * (0.5 - 2 * theta**2 / math.pi**2))
+    cot = np.cos(theta) / np.sin(np.where(theta > 0, theta, 1))
+    theta_cot = np.where(theta > 0, theta * cot, 1.0)
+    if dim == 4:
+        return np.asarray(np.sign(cosine) * (0.5 - 2 / math.pi**2 * (theta**2 + theta_cot)))
+    last = np.where(theta > 0, cot**2 * (1 - theta_cot), 1 / 3)
+    return np.asarray(np.sign(cosine) * (0.5 - (4 * theta**2 + 5 * theta_cot + last) / (2 * math.pi**2)))
+
+
+def single_head_success(dim: int) -> float:
+    """p(d) = (1 + c(0))/2: P[a head with q = k is right]; 1/2 + 0.2540/√d for large d.
+
+    The talk's 1/2 + 1/√d leaves out the factor √(2/π)/π = 0.2540.
+
+    >>> round(single_head_success(2), 12)
+    0.75
+    """
+    return (1 + float(target_advantage(dim, np.ones(1))[0])) / 2

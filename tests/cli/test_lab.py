@@ -1,0 +1,362 @@
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from rankscope.catalogue import PAPERS
+from rankscope.cli.lab import _remember, _run
+from rankscope.lab import Scale, Store
+from rankscope.lab.runner import Group, Plan
+from rankscope.lab.sections import sections
+from rankscope.lab.selection import Selection
+from rankscope.lab.store import FILE
+from tests.browser import errors
+from tests.lab.kept import keep
+from tests.lab.toy import toy
+
+SMOKE = ("reproduce", "li2024", "--scale", "smoke", "--seeds", 2)
+
+
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """The names of the figures that pages ask for, which are not drawn: whether they can be is tested elsewhere."""
+    names = tmp_path / "drawn"
+    names.mkdir()
+    monkeypatch.setattr(
+        "rankscope.report.html.save_static", lambda figure, folder: (names / figure.id).touch()
+    )
+    return lambda: {path.name for path in names.iterdir()}
+
+
+@pytest.mark.browser
+def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, finished_run):
+    browser.get((finished_run / "index.html").as_uri())
+    claims = browser.find_elements("css selector", "tr[id^='claim-']")
+    judged = [claim for claim in claims if claim.find_elements("css selector", ".verdict")]
+    links = browser.find_elements("css selector", "a.to-chart")
+    assert len(judged) == len(links) > 20, "every claim that was judged leads to a chart"
+    assert len(claims) == len(PAPERS["li2024"].claims)
+    for chart in browser.find_elements("css selector", ".figure"):
+        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
+        named = [link.text for link in chart.find_elements("css selector", "a[href^='#claim-']")]
+        assert len(set(named)) == len(named), "a verdict says of which claim it is"
+    links[0].click()
+    assert browser.current_url.endswith("#figure-li2024-1")
+    figure = browser.find_element("id", "figure-li2024-1")
+    assert browser.execute_script("return arguments[0].getBoundingClientRect().top", figure) < 200
+    summary = figure.find_element("css selector", "summary")
+    summary.click()
+    assert "task.tokens" in figure.text
+    assert "commit" in figure.text
+    assert errors(browser) == []
+
+
+def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run):
+    before = (finished_run / "index.html").read_bytes()
+    code, out, err = cli(*SMOKE, "--out", finished_run, "--only", "li2024.fig3b", "--json")
+    assert code == 0
+    assert "finished already" in err
+    (judgement,) = json.loads(out)
+    assert judgement["id"] == "li2024.fig3b"
+    assert judgement["verdict"] in {"holds", "fails", "undecided"}
+    low, high = judgement["interval"]
+    assert low <= judgement["measured"] <= high
+    text = (finished_run / "li2024.fig3b.html").read_text()
+    assert 'href="#figure-li2024-3"' in text
+    assert 'href="figures/li2024.fig3b/li2024-3.png"' in text, "figures of its own, whatever its scale"
+    assert (finished_run / "figures" / "li2024.fig3b" / "li2024-3.png").exists()
+    assert (finished_run / "index.html").read_bytes() == before
+    assert (finished_run / "figures" / "li2024-2.png").stat().st_size > 10_000
+    assert (finished_run / "figures" / "li2024-2.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
+    code, _, _ = cli("export", "--out", finished_run, "--to", tmp_path)
+    assert code == 0
+    parquet = pd.read_parquet(tmp_path / "li2024-regime.parquet")
+    assert len(parquet) == 2
+    pd.testing.assert_frame_equal(parquet, pd.read_csv(tmp_path / "li2024-regime.csv"))
+    cells = pd.read_parquet(tmp_path / "cells.parquet")
+    assert set(parquet["cell"]) < set(cells["key"])
+
+
+def test_report_writes_the_page_again(cli, drawn, finished_run, monkeypatch):
+    monkeypatch.chdir(finished_run)  # no results/ there
+    (finished_run / "index.html").unlink()
+    code, out, _ = cli("report", "--out", finished_run, "--json")
+    assert code == 0
+    assert len(json.loads(out)) == len(PAPERS["li2024"].claims)
+    assert (finished_run / "index.html").exists()
+    assert drawn() == {path.stem for path in (finished_run / "figures").glob("*.png")}
+    assert {claim["figure"] for claim in json.loads(out) if claim["verdict"]} <= drawn()
+
+
+@pytest.mark.parametrize("share", [2, 5])
+def test_from_part_of_the_cells_come_no_verdicts_and_no_traceback(finished_run, tmp_path, share):
+    shutil.copytree(finished_run, tmp_path / "run")
+    with closing(sqlite3.connect(tmp_path / "run" / FILE)) as database:
+        keys = [key for (key,) in database.execute("SELECT key FROM cells ORDER BY key")]
+        database.executemany("DELETE FROM cells WHERE key = ?", [(key,) for key in keys[::share]])
+        database.commit()
+    store = Store(tmp_path / "run")
+    selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 2)
+    (section,) = sections(selection, store)
+    whole = {
+        e.name
+        for e in selection.experiments(PAPERS["li2024"])
+        if {c.key() for c in e.cells()} <= store.finished()
+    }
+    assert {judgement.claim.experiment for judgement in section.judgements} <= whole
+    assert len(section.unfinished) > 20
+    assert any("cells were run. Not run: " in note for note in section.notes)
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_verdicts_are_readable_in_a_terminal(cli, drawn, finished_run, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, _ = cli("report", "--out", finished_run)
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    first = {line[0]: line for line in lines if line}
+    names = {claim.name for claim in PAPERS["li2024"].claims}
+    judged = {name for name in names if first.get(name, ["", ""])[1] in {"holds", "fails", "undecided"}}
+    _, _, waiting = " ".join(out.split()).partition(
+        "Without a verdict until cells that they need have been run: "
+    )
+    assert len(judged) > 20
+    assert names - judged <= set(waiting.partition(".")[0].split(", "))
+    assert "…" not in out
+    assert max(map(len, out.splitlines()[:-1])) <= columns
+    assert ("paper" in first["claim"]) == (columns == 140)
+
+
+def test_strict_makes_a_failing_claim_an_exit_code(cli, drawn, monkeypatch, finished_run):
+    from rankscope.lab import Verdict, judge
+
+    def fail(claim, table):
+        judgement = judge(claim, table)
+        return judgement.__class__(**{**judgement.__dict__, "verdict": Verdict.FAILS})
+
+    monkeypatch.setattr("rankscope.lab.sections.judge", fail)
+    args = (*SMOKE, "--out", finished_run, "--only", "li2024.fig2")
+    assert cli(*args)[0] == 0
+    assert cli(*args, "--strict")[0] == 1
+
+
+def test_claims_are_listed_with_their_whole_ids(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = cli("claims")
+    assert code == 0
+    assert all(claim.id in out for paper in PAPERS.values() for claim in paper.claims)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_piece_has_a_page_without_verdicts_that_it_cannot_give(cli, drawn, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    piece = ("--experiment", "amsel2024/figure1", "--where", "layers=1", "--where", "budget=1")
+    assert cli("reproduce", "amsel2024", "--scale", "smoke", *piece)[0] == 0
+    code, out, _ = cli("report", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert {claim["experiment"] for claim in found} == {"amsel2024/figure1"}
+    assert {claim["verdict"] for claim in found} == {None}
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "amsel2024/figure1: 4 of 16 cells were run. Not run: layers 1 · budget 4; layers 3." in page
+    assert "its verdicts say nothing about the paper" in page
+    assert "depth-behind" in cli("report")[1]
+    assert cli("export")[0] == 0
+
+
+def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(tmp_path):
+    store, both = Store(tmp_path), [PAPERS["li2024"], PAPERS["amsel2024"]]
+
+    def after(papers, scale, only=None):
+        _remember(store, Selection(papers, scale, None, only))
+        kept = store.note("selection")
+        return kept["papers"], kept["scale"]
+
+    assert after(both, Scale.SMOKE, "li2024.fig2") == (["li2024"], "smoke")
+    assert after(both[1:], Scale.SMOKE) == ([*PAPERS], "smoke")
+    assert after(both, Scale.QUICK, "li2024.fig2") == ([*PAPERS], "smoke")
+    assert after(both[:1], Scale.QUICK) == (["li2024"], "quick")
+
+
+def test_claims_lists_every_claim(cli):
+    code, out, _ = cli("claims", "--json")
+    assert code == 0
+    listed = json.loads(out)
+    assert len(listed) == sum(len(paper.claims) for paper in PAPERS.values())
+    assert {"id", "source", "statement", "paper_value", "experiment", "figure"} == set(listed[0])
+
+
+def test_the_command_line_starts_without_heavy_libraries():
+    heavy = {"transformers", "peft", "plotly", "matplotlib", "triton", "flint", "scipy.linalg"}
+    command = [sys.executable, "-c", f"import sys, rankscope.cli; print(set(sys.modules) & {heavy})"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["reproduce", "li2025"], "No paper 'li2025'. Did you mean 'li2024'?"),
+        (["reproduce", "--only", "li2024.fig9"], "No claim 'li2024.fig9'. Did you mean 'li2024.fig"),
+        (
+            ["reproduce", "--seeds", "1"],
+            "--seeds 1: an interval needs at least two seeds. Use --seeds 2 or more.",
+        ),
+        (
+            ["reproduce", "--device", "tpu9"],
+            "Unknown device 'tpu9'. Use cpu, or cuda on a machine with a GPU.",
+        ),
+        (["reproduce", "--scale", "huge"], "'smoke', 'quick', 'paper'"),
+        (["reproduce", "--sclae", "quick"], "--scale"),
+        (
+            ["reproduce", "--experiment", "amsel2024/figure2"],
+            "No experiment 'amsel2024/figure2'. Did you mean 'amsel2024/figure1'?",
+        ),
+        (["reproduce", "--where", "layers=1"], "name it with --experiment"),
+        (
+            ["reproduce", "--experiment", "amsel2024/figure1", "--where", "layers"],
+            "--where 'layers' is not AXIS=LABEL[,LABEL…], as layers=1 or rank=1,64.",
+        ),
+        (["reproduce", "--results", "nowhere"], "nowhere is no folder of tables. Make one with"),
+        (["reproduce", "--memory", "8"], "--memory limits a GPU, and device 'cpu' is none."),
+        (["export", "--out", "nowhere"], "nowhere holds no run."),
+        (["report", "--out", "nowhere"], "nowhere holds no run."),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(refuses, args, message):
+    refuses(*args, saying=message)
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM], ids=["by the user", "by a scheduler"])
+def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli, drawn, tmp_path, asked):
+    line = ("reproduce", "li2024", "--scale", "smoke", "--seeds", "12", "--only", "li2024.fig2", "--out")
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    command = [sys.executable, "-m", "rankscope.cli", *line, killed]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.time() + 120
+    while time.time() < deadline and not list(killed.glob("arrays/*/*.safetensors")):
+        time.sleep(0.01)
+    process.send_signal(asked)
+    _, err = process.communicate(timeout=120)
+    if process.returncode:  # a fast machine may be done before the signal
+        assert process.returncode == 130
+        assert "run again to go on" in err
+    assert "Traceback" not in err
+    code, again, _ = cli(*line, killed, "--json")
+    assert code == 0
+    assert [judgement["seeds"] for judgement in json.loads(again)] == [12]
+    assert cli(*line, whole)[0] == 0
+    selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, "li2024.fig2")
+    (experiment,) = selection.experiments(PAPERS["li2024"])
+    pd.testing.assert_frame_equal(Store(killed).table(experiment), Store(whole).table(experiment))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
+def test_a_job_that_is_asked_to_end_keeps_the_states_of_its_trainings(tmp_path):
+    line = (
+        "reproduce",
+        "amsel2024",
+        "--scale",
+        "quick",
+        "--experiment",
+        "amsel2024/figure1",
+        "--where",
+        "layers=5",
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rankscope.cli", *line, "--out", tmp_path / "run"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},  # as many workers on every machine
+    )
+    told = ""
+    while "training:" not in told and process.poll() is None:
+        told = process.stderr.readline()
+    for _ in range(2):  # as timeout(1) does
+        os.killpg(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "run again to go on" in err
+    assert "Traceback" not in err
+    assert len(list((tmp_path / "run").glob("unfinished/*/*.pt"))) == 2
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path, terminal):
+    def fake(todo, store, device, *, advance):
+        for _ in range(50):
+            advance(2.0)
+
+    monkeypatch.setattr("rankscope.cli.lab.run", fake)
+    log = Console(file=io.StringIO(), force_terminal=terminal)
+    _run(Plan((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log)
+    told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
+    assert told == ([] if terminal else list(range(5, 100, 5)))
+
+
+def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(cli, tmp_path):
+    piece = ("reproduce", "amsel2024", "--scale", "smoke", "--experiment", "amsel2024/figure1")
+    piece += ("--where", "layers=1")
+    kept = tmp_path / "kept"
+    ranks = {1: ("--where", "rank=1,4"), 4: ("--where", "rank=1", "--where", "rank=4")}
+    for place, budget in enumerate((1, 4), start=1):
+        out = tmp_path / f"run-{budget}"
+        code, printed, err = cli(*piece, *ranks[budget], "--where", f"budget={budget}", "--out", out)
+        assert (code, printed) == (0, "")
+        assert "4 trainings" in err
+        assert not (out / "index.html").exists(), "no page, no verdicts"
+        code, printed, _ = cli("export", "--out", out, "--to", kept, "--no-csv")
+        assert code == 0
+        assert f"amsel2024-figure1.parquet: {4 * place} rows" in printed
+    table = pd.read_parquet(kept / "amsel2024-figure1.parquet")
+    assert set(zip(table["rank"], table["layers"], table["budget"], table["seed"], strict=True)) == {
+        (rank, 1, budget, seed) for rank in (1, 4) for budget in (1, 4) for seed in (0, 1)
+    }
+    assert sorted(path.name for path in kept.iterdir()) == ["amsel2024-figure1.parquet", "cells.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("layer=1", "no axis 'layer'. Did you mean 'layers'?"), ("layers=2", "Axis 'layers' has no '2'.")],
+)
+def test_a_piece_that_is_not_on_the_grid_runs_nothing(cli, tmp_path, where, message):
+    args = ("--scale", "smoke", "--experiment", "amsel2024/figure1", "--where", where, "--out", tmp_path)
+    code, out, err = cli("reproduce", *args)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert Store(tmp_path).finished() == set()
+
+
+def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, drawn, monkeypatch, tmp_path):
+    out, args = tmp_path / "run", ("--scale", "smoke", "--only", "amsel2024.hardmax")
+    keep(tmp_path / "results", lambda rank, layers, budget, seed: layers == 1 and rank > 16)
+    monkeypatch.chdir(tmp_path)
+    assert cli("reproduce", "amsel2024", *args, "--out", out)[0] == 0
+    assert "at paper scale" not in (out / "amsel2024.hardmax.html").read_text(), "one claim's page is its own"
+    Store(out).remember("selection", {"papers": ["amsel2024"], "scale": "smoke", "seeds": None})
+    (tmp_path / "empty").mkdir()
+    for given, shown in (((), True), (("--results", tmp_path / "empty"), False)):
+        code, printed, _ = cli("report", "--out", out, *given, "--json")
+        assert code == 0
+        assert [claim["experiment"] for claim in json.loads(printed)] == ["amsel2024/constructions"] * 4
+        text = (out / "index.html").read_text()
+        assert ("amsel2024 at paper scale" in text) == shown
+        assert (
+            "30 of 315 cells were run. Not run: layers 1 · rank 1, 2, 4, 8, 16; layers 3, 5." in text
+        ) == shown
+        assert ('href="figures/amsel2024-1-paper.png"' in text) == shown

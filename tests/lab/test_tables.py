@@ -1,0 +1,87 @@
+"""Exports that add to a folder, cell by cell."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from rankscope.core import InputError, RankscopeError
+from rankscope.lab import Store, run
+from rankscope.lab.runner import plan
+from rankscope.lab.tables import export_tables
+from tests.lab.toy import toy
+
+
+def ran(folder, wanted):
+    """A store with a piece of the toy's grid."""
+    whole = toy(12)
+    store = Store(folder)
+    piece = replace(whole, grid=whole.grid.where({"scale": wanted}))
+    run(plan([piece], store, "cpu"), store, "cpu")
+    return store
+
+
+def both(folder):
+    return pd.read_parquet(folder / "toy.parquet"), pd.read_parquet(folder / "cells.parquet")
+
+
+def test_pieces_exported_one_after_the_other_are_the_whole(tmp_path):
+    for place, scale in enumerate(("3.0", "1.0", "2.0"), start=1):
+        written = export_tables(tmp_path / "to", [toy(12)], ran(tmp_path / scale, [scale]), add=True)
+        assert written == {"toy": 4 * place, "cells": 4 * place}
+    export_tables(tmp_path / "once", [toy(12)], ran(tmp_path / "run", ["1.0", "2.0", "3.0"]), add=True)
+    table, cells = both(tmp_path / "to")
+    at_once, cells_at_once = both(tmp_path / "once")
+    pd.testing.assert_frame_equal(table, at_once)
+    assert cells["key"].tolist() == cells_at_once["key"].tolist()
+    assert [cell.key() for cell in toy(12).cells()] == table["cell"].tolist()
+    pd.testing.assert_frame_equal(table, pd.read_csv(tmp_path / "to" / "toy.csv"))
+    assert {path.suffix for path in (tmp_path / "to").iterdir()} == {".parquet", ".csv"}
+
+
+def test_a_cell_run_again_replaces_its_row_and_its_provenance_and_no_other(tmp_path):
+    target = tmp_path / "to"
+    export_tables(target, [toy(12)], ran(tmp_path / "first", ["1.0", "2.0"]), add=True)
+    table, cells = both(target)
+    table["total"] = -1.0
+    table.to_parquet(target / "toy.parquet", index=False)
+    cells.assign(code="older", commit_id="older").to_parquet(target / "cells.parquet", index=False)
+    export_tables(target, [toy(12)], ran(tmp_path / "second", ["2.0"]), add=True)
+    table, cells = both(target)
+    older = set(cells.loc[cells["code"] == "older", "key"])
+    assert (
+        older == set(table.loc[table["total"] == -1.0, "cell"]) == set(table.loc[table["scale"] == 1, "cell"])
+    )
+    assert len(table) == len(cells) == 8
+
+
+def test_the_provenance_of_a_cell_that_is_not_exported_stays_as_it_is(tmp_path):
+    target = tmp_path / "to"
+    store = ran(tmp_path / "run", ["1.0", "2.0"])
+    ones = replace(toy(12), grid=toy(12).grid.where({"scale": ["1.0"]}))
+    export_tables(target, [ones], store, add=True)
+    table, cells = both(target)
+    assert set(cells["key"]) == set(table["cell"])
+    assert len(cells) == 4
+
+
+def test_a_folder_written_anew_keeps_nothing_and_parquet_may_stand_alone(tmp_path):
+    export_tables(tmp_path / "to", [toy(12)], ran(tmp_path / "a", ["1.0"]), add=False, csv=False)
+    export_tables(tmp_path / "to", [toy(12)], ran(tmp_path / "b", ["2.0"]), add=False, csv=False)
+    table, cells = both(tmp_path / "to")
+    assert set(table["scale"]) == {2.0}
+    assert len(cells) == 4
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["cells.parquet", "toy.parquet"]
+
+
+def test_a_table_that_cannot_be_added_to_is_named_and_left_alone(tmp_path):
+    store = ran(tmp_path / "run", ["1.0"])
+    (tmp_path / "toy.parquet").write_bytes(b"short")
+    with pytest.raises(RankscopeError, match=r"toy\.parquet cannot be read .*Restore it, or move it away"):
+        export_tables(tmp_path, [toy(12)], store, add=True)
+    assert (tmp_path / "toy.parquet").read_bytes() == b"short"
+    pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "toy.parquet")
+    with pytest.raises(RankscopeError, match=r"toy\.parquet has no column 'cell'"):
+        export_tables(tmp_path, [toy(12)], store, add=True)
+    with pytest.raises(InputError, match="Give a --to with room to write in"):
+        export_tables(tmp_path / "toy.parquet" / "to", [toy(12)], store, add=True)

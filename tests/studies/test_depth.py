@@ -1,0 +1,288 @@
+"""Encoders of several layers: the training, the measurements, the claims and the figures."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+
+from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles.layered import Layered, Norm
+from rankscope.ensembles.one_layer import Init, OneLayer
+from rankscope.figures.printed import save_static
+from rankscope.lab import Experiment, Grid, Scale, Verdict, judge
+from rankscope.lab.paper import Results
+from rankscope.papers.li2024 import training as one_layer_training
+from rankscope.papers.li2024.training import ticks
+from rankscope.studies.depth import CLAIMS, experiments, figures
+from rankscope.studies.depth.experiments import (
+    FULL,
+    HELD,
+    MODEL,
+    PLAIN,
+    TASK,
+    TRAIN,
+    WIRINGS,
+    run_group,
+)
+from rankscope.studies.depth.measurement import (
+    HEAD_FRACTIONS,
+    NEURON_FRACTIONS,
+    ORDERS,
+    Examiner,
+)
+from rankscope.studies.depth.training import rate, seconds_per_step, together, train_group
+from rankscope.tasks.patterns import batches
+from tests.papers.laboratory import finish
+
+SEEDS = range(5)
+BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
+SMALL = Layered(dim=24, layers=2, heads=4, hidden=30, residual=True, norm=Norm.UNIT, back_noise=0.1)
+
+
+def cells(model, steps=15, **grid):
+    train = TRAIN.replace(steps=steps, batch=8, learning_rate=0.5)
+    return Experiment(
+        "test", TASK, model, train, Grid(**grid), run_group, together, ticks, seconds_per_step
+    ).cells()
+
+
+def test_a_member_equals_its_solo_run_and_plain_pytorch():
+    group = cells(SMALL, seed=(0, 1), learning_rate=(0.2, 0.6))
+    stacked = train_group(group, "cpu").at[15]
+    for place in (0, 3):
+        solo = train_group(group[place : place + 1], "cpu").at[15]
+        plain = _plain_training(group[place])
+        for name in SMALL.trained:
+            assert torch.allclose(stacked[name][place], solo[name][0], atol=1e-5), name
+            assert torch.allclose(stacked[name][place], plain[name], atol=1e-5), name
+    assert not torch.allclose(stacked["w_v/1"][0], stacked["w_v/1"][2], atol=1e-3)
+
+
+def _plain_training(cell):
+    """The slow twin: one model, torch.optim.SGD."""
+    weights = layered.init([cell.model], [cell.seed])
+    leaves = [weights[name].requires_grad_() for name in cell.model.trained]
+    optimizer = torch.optim.SGD(leaves, lr=cell.train.learning_rate / cell.model.layers)
+    for batch in batches(
+        [cell.task], [cell.seed], split="train", steps=cell.train.steps, batch=cell.train.batch
+    ):
+        optimizer.zero_grad()
+        one_layer.hinge(layered.forward(cell.model, weights, batch.x), batch.labels).mean().backward()
+        optimizer.step()
+    return {name: tensor.detach()[0] for name, tensor in weights.items()}
+
+
+def test_one_layer_of_one_head_trains_as_the_papers_model():
+    group = cells(Layered(dim=24, hidden=30), seed=(0, 1))
+    old = OneLayer(dim=24, rank=24, value_rank=24, hidden=30, init=Init.THEORY, init_scale=0.2)
+    same = Experiment(
+        "test", TASK, old, group[0].train, Grid(seed=(0, 1)), lambda *_: [], one_layer_training.together, ticks,
+        one_layer_training.seconds_per_step,
+    ).cells()  # fmt: skip
+    deep, paper = train_group(group, "cpu"), one_layer_training.train_group(same, "cpu")
+    assert torch.allclose(deep.losses, paper.losses, atol=1e-5)
+    for name in one_layer.TRAINED:
+        assert torch.allclose(deep.at[15][f"{name}/1"], paper.at[15][name], atol=1e-5), name
+
+
+def test_the_rate_falls_with_the_depth():
+    assert [rate(MODEL.replace(layers=n)) for n in (1, 2)] == [1.0, pytest.approx(1 / 3)]
+    assert rate(SMALL.replace(layers=4)) == 0.25
+    assert len({together(cell) for cell in cells(SMALL, seed=(0,), heads=(1, 2), norm=list(Norm))}) == 6
+
+
+def test_a_member_that_diverged_is_marked_and_leaves_its_neighbours_alone():
+    plain = SMALL.replace(residual=False, norm=Norm.NONE, back_noise=1.0)
+    group = cells(plain, seed=(0, 1), learning_rate=(0.5, 1e9))
+    assert not train_group(group, "cpu").at[15]["w_v/1"][2].isfinite().all()
+    outcomes = run_group(group, "cpu", lambda: None)
+    assert [outcome.records[0]["trained"] for outcome in outcomes[2:]] == [False, False]
+    assert math.isnan(outcomes[2].records[0]["rank_v"])
+    alone = run_group(group[:2], "cpu", lambda: None)
+    for record, other in zip(outcomes[1].records, alone[1].records, strict=True):
+        assert record["loss"] == pytest.approx(other["loss"], abs=1e-5)
+        assert record["rank_v"] == other["rank_v"]
+
+
+def test_a_planted_update_is_measured_and_one_that_did_not_move_has_no_rank():
+    group = cells(SMALL, seed=(0, 1))
+    start = layered.init([SMALL] * 2, [0, 1])
+    end = {name: tensor.clone() for name, tensor in start.items()}
+    draw = torch.Generator().manual_seed(0)
+    end["w_v/1"] += torch.randn(2, 24, 3, generator=draw) @ torch.randn(2, 3, 24, generator=draw)
+    end["w_k/1"] += 1e-9 * torch.randn(2, 24, 24, generator=draw)
+    end["w_o/1"][:, :10] += 1.0
+    records = Examiner(group, start, "cpu").records(end)
+    first, last = records[1]
+    assert (first["layer"], last["layer"]) == (1, 2)
+    assert first["rank_v"] == 3
+    assert first["rank_o"] == 1
+    assert first["moved_o"] == pytest.approx(
+        float((end["w_o/1"][1] - start["w_o/1"][1]).norm() / start["w_o/1"][1].norm()), rel=1e-5
+    )
+    assert first["update_small_fraction"] == pytest.approx(20 / 30)
+    assert math.isnan(first["rank_k"])
+    assert math.isnan(first["rank_q"])
+    assert math.isnan(last["rank_p"])
+    assert not first["trained"]
+
+
+def test_pruning_takes_the_units_it_says():
+    group = cells(SMALL, seed=(0, 1))
+    weights = layered.init([SMALL] * 2, [0, 1])
+    for head in range(4):
+        weights["w_v/1"][:, 6 * head : 6 * head + 6] *= (3, 1, 2, 4)[head]
+    examiner = Examiner(group, weights, "cpu")
+    assert examiner.gone(weights, "heads", 0.5, "smallest")[1].tolist() == [[False, True, True, False]] * 2
+    assert examiner.gone(weights, "heads", 0.25, "largest")[1].tolist() == [[False, False, False, True]] * 2
+    chance = examiner.gone(weights, "neurons", 0.4, "random")
+    assert chance[1].sum(-1).tolist() == [12, 12]
+    assert not torch.equal(chance[1], chance[2])
+    alone = Examiner(group[1:], {n: t[1:] for n, t in weights.items()}, "cpu")
+    assert torch.equal(
+        alone.gone({n: t[1:] for n, t in weights.items()}, "neurons", 0.4, "random")[1], chance[1][1:]
+    )
+    columns = examiner.pruning(weights)
+    few = layered.without_neurons(weights, examiner.gone(weights, "neurons", 0.4, "largest"))
+    assert torch.equal(columns["loss_largest_neurons_0.4"], examiner.loss(few))
+    both = layered.without_heads(
+        layered.without_neurons(weights, examiner.gone(weights, "neurons", 0.5, "smallest")),
+        examiner.gone(weights, "heads", 0.5, "smallest"),
+    )
+    assert torch.equal(columns["loss_smallest_both_0.5"], examiner.loss(both))
+    two = Examiner(cells(SMALL.replace(heads=2), seed=(0, 1)), weights, "cpu").pruning(weights)
+    assert two["loss_random_heads_0.25"].isnan().all()
+    assert not two["loss_random_heads_0.5"].isnan().any()
+
+
+def world():
+    """A table in which every statement is true."""
+    rows = []
+    for wiring in (PLAIN, FULL):
+        for layers in (1, 2):
+            for heads in (1, 8):
+                for layer in range(1, layers + 1):
+                    rows.append(
+                        {
+                            "wiring": wiring, "layers": layers, "heads": heads, "layer": layer, "trained": True,
+                            "loss": 0.001, "loss_rank_1": 0.2, "loss_rank_2": 0.001,
+                            **{f"rank_{letter}": 2.0 for letter in "qkvop"},
+                            **{f"moved_{letter}": 0.3 for letter in "qkvop"},
+                            "update_separation": 0.9, "update_small_fraction": 0.4,
+                            **{f"loss_{o}_neurons_{f:g}": 0.5 * (o == "largest") for o in ORDERS for f in NEURON_FRACTIONS},
+                            **{
+                                f"loss_{o}_{units}_{f:g}": 0.5 * (o == "largest") if heads > 1 else math.nan
+                                for o in ORDERS for f in HEAD_FRACTIONS for units in ("heads", "both")
+                            },
+                        }
+                    )  # fmt: skip
+    return pd.DataFrame([{"seed": seed, "cell": f"{seed}", **row} for row in rows for seed in SEEDS])
+
+
+def wirings():
+    rows = [
+        {"wiring": name, "layer": layer, "trained": True, **{f"rank_{letter}": 2.0 for letter in "qkvop"}}
+        for name in WIRINGS
+        for layer in (1, 2)
+    ]
+    return pd.DataFrame([{"seed": seed, "cell": f"{seed}", **row} for row in rows for seed in SEEDS])
+
+
+def table_of(claim):
+    return world() if claim.experiment == "li2024/depth" else wirings()
+
+
+def where(column, value, **conditions):
+    """The table with a column changed where the conditions hold."""
+
+    def change(table):
+        chosen = pd.Series(True, index=table.index)
+        for name, wanted in conditions.items():
+            chosen &= table[name] == wanted
+        return table.assign(**{column: table[column].where(~chosen, value)})
+
+    return change
+
+
+COUNTEREXAMPLES = {
+    "depth-rank-plain": where("rank_p", 3.0, wiring=PLAIN, layers=2, heads=8, layer=1),
+    "depth-rank-full": where("rank_o", 15.0, wiring=FULL, layers=2, heads=1, layer=1),
+    "depth-rank-residual": where("rank_k", 3.0, wiring="residual", layer=2),
+    "depth-rank-held": where("rank_o", 3.0, wiring=HELD, layer=1),
+    "depth-truncation": where("loss_rank_2", 0.1, wiring=FULL, layers=2),
+    "depth-rank-1": where("loss_rank_1", 0.02, wiring=FULL),
+    "depth-attention": where("moved_q", 1e-5, wiring=PLAIN, layers=2, layer=2),
+    "depth-small-neurons": where("update_separation", 0.66, wiring=PLAIN, layers=2, layer=2),
+    "depth-prune": where("loss_smallest_neurons_0.4", 0.3, wiring=FULL, layers=2),
+    "depth-prune-order": where("loss_largest_neurons_0.4", 0.01, wiring=FULL, layers=1),
+    "depth-heads": where("loss_smallest_heads_0.5", 0.1, wiring=PLAIN, layers=1),
+}
+
+
+def test_every_claim_has_a_counterexample():
+    assert set(COUNTEREXAMPLES) == set(BY_ID)
+
+
+@pytest.mark.parametrize("name", sorted(BY_ID))
+def test_a_claim_holds_where_it_is_true_and_fails_where_it_is_false(name):
+    claim = BY_ID[name]
+    judgement = judge(claim, table_of(claim))
+    assert judgement.verdict is Verdict.HOLDS, judgement.how
+    judgement = judge(claim, COUNTEREXAMPLES[name](table_of(claim)))
+    assert judgement.verdict is Verdict.FAILS, judgement.how
+
+
+@pytest.mark.parametrize("name", sorted(BY_ID))
+def test_what_did_not_train_enters_no_verdict(name):
+    claim = BY_ID[name]
+    table = COUNTEREXAMPLES[name](table_of(claim))
+    broken = table.ne(table_of(claim)) & ~(table.isna() & table_of(claim).isna())
+    marked = table.assign(trained=~broken.any(axis=1))
+    assert judge(claim, marked).verdict is not Verdict.FAILS
+    assert judge(claim, table.assign(trained=False)).verdict is Verdict.UNDECIDED
+
+
+def test_a_matrix_that_did_not_move_enters_no_rank():
+    still = where("rank_q", math.nan, wiring=PLAIN, layers=2)(world())
+    assert judge(BY_ID["depth-rank-plain"], still).verdict is Verdict.HOLDS
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """Every experiment at scale smoke: the tables."""
+    return finish(experiments(Scale.SMOKE), tmp_path_factory.mktemp("depth"))[1]
+
+
+def test_the_smallest_scale_trains_and_tells_what_norms_do(smoke):
+    assert smoke["li2024/depth"]["trained"].all()
+    assert judge(BY_ID["depth-rank-plain"], smoke["li2024/depth"]).verdict is Verdict.HOLDS
+    assert judge(BY_ID["depth-rank-full"], smoke["li2024/depth"]).verdict is Verdict.FAILS
+    assert judge(BY_ID["depth-rank-held"], smoke["li2024/depth-wiring"]).verdict is Verdict.HOLDS
+
+
+def test_every_claim_has_its_figure(smoke):
+    drawn = figures(Results(smoke, lambda key: {}))
+    assert {claim.figure for claim in CLAIMS} <= {figure.id for figure in drawn}
+    for figure in drawn:
+        assert set(figure.experiments) <= set(smoke)
+        assert all(panel.series or panel.heat_map for panel in figure.panels)
+    ranks = drawn[0].panels[1].heat_map
+    assert (ranks.x, ranks.y) == (["2"], ["1", "2"])
+    assert float(ranks.marks[1][0]) > 2
+
+
+def test_a_map_marks_what_did_not_train(smoke, tmp_path):
+    table = smoke["li2024/depth"]
+    some = table.assign(trained=(table["seed"] > 0) | (table["layers"] == 1))
+    ranks = figures(Results({"li2024/depth": some}, lambda key: {}))[0].panels[0].heat_map
+    assert ranks.marks == [["2.0"], ["2.0*"]]
+    nothing = {name: part.assign(trained=False) for name, part in smoke.items()}
+    drawn = figures(Results(nothing, lambda key: {}))
+    assert drawn[0].panels[0].heat_map.marks == [["–"], ["–"]]
+    assert all(path.stat().st_size > 5_000 for path in save_static(drawn[0], tmp_path))
+
+
+def test_sizes_of_the_scales():
+    sizes = {scale: [experiment.size for experiment in experiments(scale)] for scale in Scale}
+    assert sizes == {Scale.SMOKE: [8, 10], Scale.QUICK: [120, 25], Scale.PAPER: [640, 100]}

@@ -1,0 +1,198 @@
+"""The maps: their sizes, what is read off them, and each claim in a world where it is true and in one where it is not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rankscope.lab import AtMost, Check, Progress, Scale, Verdict, judge
+from rankscope.lab.paper import Results
+from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN, run_group
+from rankscope.papers.li2024.measurement import FRACTIONS, LIKE_FULL, RANKS
+from rankscope.studies.phases import CLAIMS, experiments, figures
+from rankscope.studies.phases.border import crossings, place, setting
+from rankscope.studies.phases.maps import MAPS, NOISE, SIZES
+from rankscope.studies.phases.shares import MAPPED, checks_of_settings, passes, share_connected
+from rankscope.theory.updates.phases import drowning_noise, noise_border, outvoting_noise
+
+BY_ID = {claim.id.removeprefix("li2024.phases-"): claim for claim in CLAIMS}
+AT = {experiment.name.removeprefix("li2024/phases_"): experiment for experiment in experiments(Scale.QUICK)}
+
+
+def test_over_a_thousand_trainings_on_maps_of_at_least_twelve_by_twelve():
+    assert sum(experiment.size for experiment in AT.values()) > 1000
+    for phase in MAPS.values():
+        assert len(phase.x.values[Scale.QUICK]) >= 12
+        assert len(phase.y.values[Scale.QUICK]) >= 12
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("name", list(MAPS))
+def test_the_papers_setting_is_a_cell_of_every_map(name, scale):
+    experiment = {e.name: e for e in experiments(scale)}[f"li2024/phases_{name}"]
+    phase = MAPS[name]
+    home = [
+        c
+        for c in experiment.cells()
+        if c.point == ((phase.y.name, phase.y.here), (phase.x.name, phase.x.here))
+    ]
+    assert home
+    changed = {key: value for key, value in phase.fields.items() if key in type(TASK).model_fields}
+    assert home[0].task == TASK.replace(**changed)
+    assert home[0].model == MODEL
+    if name != "noise" and scale is not Scale.SMOKE:
+        assert home[0].train == TRAIN
+
+
+def test_a_cell_of_a_map_measures_what_the_papers_own_experiment_does():
+    """Only the test set is another: all that the weights alone decide is equal, losses are near."""
+    cells = [replace(cell, train=TRAIN.replace(steps=40)) for cell in AT["start"].cells()[:1]]
+    mine = AT["start"].run(cells, "cpu", Progress(lambda: None, None))[0].records[0]
+    theirs = run_group(cells, "cpu", lambda: None, records_at=(), arrays=False)[0].records[0]
+    assert set(mine) == set(theirs)
+    for name in (
+        "sigma_k_2",
+        "sigma_k_3",
+        "sigma_k_growth",
+        "update_separation",
+        "o_small_fraction",
+        "converged_step",
+    ):
+        assert mine[name] == pytest.approx(theirs[name], rel=1e-5, nan_ok=True), name
+    assert mine["loss"] == pytest.approx(theirs["loss"], abs=0.05)
+
+
+def test_a_seed_passes_if_it_is_inside_every_bound():
+    checks = [
+        Check("a", (0.01, 0.03, 0.01), AtMost(LIKE_FULL)),
+        Check("b", (0.0, 0.0, float("nan")), AtMost(1.0)),
+    ]
+    assert passes(checks).tolist() == [True, False, False]
+
+
+def test_connected_means_side_by_side_with_the_papers_cell():
+    corner = np.array([[True, False], [False, True]])
+    assert share_connected(corner, 0, 0) == 0.5
+    assert share_connected(corner, 0, 1) == 0.0
+    assert share_connected(np.ones((3, 3), dtype=bool), 1, 1) == 1.0
+
+
+def ratio(at, border):
+    """σ₂/σ₃ of a world in which it falls through ten at that noise."""
+    return 10.0 * border / at.noise if border > 0 else 5.0
+
+
+def world(name, border=lambda at: noise_border(at, 10.0)):
+    """A map on which every figure of the paper holds at every setting, but σ₂/σ₃ falls to ten at the border."""
+    phase = MAPS[name]
+    x, y = phase.x.values[Scale.QUICK], phase.y.values[Scale.QUICK]
+    rows = []
+    for b in y:
+        for a in x:
+            third = 1 / ratio(setting(phase, a, b), border(setting(phase, a, b)))
+            for seed in range(3):
+                rows.append({
+                    phase.x.name: a, phase.y.name: b, "seed": seed, "cell": f"{a}-{b}-{seed}", "step": 300, "loss": 0.001,
+                    "mass_start": 0.2, "sigma_k_1": 2.0, "sigma_k_2": 1.0, "sigma_k_3": third, "sigma_k_growth": 1.2,
+                    **{f"loss_rank_{rank}": 0.001 if rank > 1 else 0.3 for rank in RANKS},
+                    **{f"mass_rank_{rank}": 0.5 if rank > 1 else 0.3 for rank in RANKS},
+                    **{f"loss_smallest_{f:g}": 0.001 if f <= 0.4 else f - 0.4 for f in FRACTIONS},
+                    **{f"{tag}_separation": 0.95 for tag in ("o", "update")},
+                    **{f"{tag}_small_fraction": 0.4 for tag in ("o", "update")},
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def spoilt(table, where, **columns):
+    """The table with some columns changed at the settings `where` chooses."""
+    table = table.copy()
+    for name, value in columns.items():
+        table.loc[where(table), name] = value
+    return table
+
+
+RANK_TWO = {"sigma_k_3": 0.01}
+COUNTEREXAMPLES = {
+    "border": lambda table: table.assign(sigma_k_3=table["sigma_k_3"] * 8),
+    "drowning": lambda table: table.assign(sigma_k_3=table["sigma_k_3"] * 8),
+    "noise": lambda table: spoilt(table, lambda t: t["noise"] >= 0.14, sigma_k_3=0.5),
+    "noise-region": lambda table: spoilt(table.assign(**RANK_TWO), lambda t: t["noise"].between(0.13, 0.3), loss=0.5),
+    "start": lambda table: spoilt(table.assign(**RANK_TWO), lambda t: t["scale"] < 0.06, mass_rank_1=0.5),
+    "start-region": lambda table: spoilt(table.assign(**RANK_TWO), lambda t: t["rate"].between(1.1, 2.1), loss_rank_2=0.5),
+    "sizes-border": lambda table: spoilt(table, lambda t: t["neurons"] < 50, sigma_k_3=0.5),
+    "together": lambda table: spoilt(table, lambda t: t["neurons"] >= 40, o_separation=0.7),
+    "sizes-region": lambda table: spoilt(table.assign(**RANK_TWO), lambda t: t["patterns"] == 20, loss=0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(BY_ID))
+def test_each_claim_holds_where_it_is_true_and_fails_where_not(name):
+    claim = BY_ID[name]
+    if name == "drowning":
+        table = world("noise", lambda at: drowning_noise(at, 10.0))
+    else:
+        table = world(claim.experiment.removeprefix("li2024/phases_"))
+    whole = (
+        table.assign(**RANK_TWO)
+        if name in ("noise-region", "start", "start-region", "sizes-region")
+        else table
+    )
+    assert judge(claim, whole).verdict is Verdict.HOLDS
+    assert judge(claim, COUNTEREXAMPLES[name](table)).verdict is Verdict.FAILS
+
+
+def test_the_drowning_alone_is_not_the_border_where_votes_are_lost():
+    table = world("noise")
+    assert judge(BY_ID["border"], table).verdict is Verdict.HOLDS
+    assert judge(BY_ID["drowning"], table).verdict is Verdict.FAILS
+
+
+def test_a_border_is_found_where_the_ratio_crosses():
+    levels = list(NOISE.x.values[Scale.QUICK])
+    exact = 0.23
+    found = crossings(np.array([[10.0 * exact / level for level in levels]]), 10.0)[0]
+    assert found == pytest.approx(place(levels, exact), abs=0.02)
+
+
+def test_the_checks_of_a_setting_are_those_of_its_own_rows():
+    table = world("noise")
+    table["loss"] = np.random.default_rng(0).random(len(table))
+    shuffled = table.sample(frac=1.0, random_state=0)
+    found = checks_of_settings(NOISE, shuffled, MAPPED["fig1a"])
+    x, y = NOISE.x.seen(table), NOISE.y.seen(table)
+    for row, column in ((0, 0), (3, 7), (11, 11)):
+        part = table[(table["noise"] == x[column]) & (table["relevant"] == y[row])]
+        assert found[row][column] == MAPPED["fig1a"].checks(part)
+
+
+def test_figures_show_the_share_of_seeds_the_papers_cell_and_the_line():
+    table = spoilt(
+        world("noise"), lambda t: (t["seed"] == 0) & (t["noise"] == 0.1) & (t["relevant"] == 0.4), loss=0.5
+    )
+    (figure,) = figures(Results({"li2024/phases_noise": table}, lambda key: {}))
+    assert [panel.title for panel in figure.panels] == [claim.source for claim in MAPPED.values()]
+    heat_map = figure.panels[0].heat_map
+    column, row = heat_map.here
+    assert heat_map.x[column] == "0.1"
+    assert heat_map.y[row] == "0.4"
+    assert heat_map.values[row][column] == pytest.approx(2 / 3)
+    assert "holds at 2 of 3 seeds" in heat_map.text[row][column]
+    assert float(heat_map.y[0]) > float(heat_map.y[-1]), "the larger share stands higher"
+    lines = {panel.title: len(panel.heat_map.lines) for panel in figure.panels}
+    assert lines["Figure 2"] == 2
+    assert sum(lines.values()) == 2
+    levels = NOISE.x.seen(table)
+    for line, border in zip(
+        figure.panels[2].heat_map.lines, (lambda at: drowning_noise(at, 10.0), outvoting_noise), strict=True
+    ):
+        nearest = int(np.argmin(np.abs(np.array(line.y) - row)))
+        assert line.x[nearest] == pytest.approx(place(levels, border(setting(NOISE, 0.1, 0.4))), abs=0.3), (
+            line.name
+        )
+
+
+def test_a_map_without_a_line_has_none():
+    (figure,) = figures(Results({"li2024/phases_sizes": world("sizes")}, lambda key: {}))
+    assert SIZES.title in figure.title
+    assert not any(panel.heat_map.lines for panel in figure.panels)
