@@ -7,7 +7,9 @@ from rankscope.lab.claim import (
     Check,
     Checks,
     Claim,
+    Claims,
     Judgement,
+    Origin,
     Verdict,
     judge,
     paper_claim,
@@ -18,6 +20,6 @@ from rankscope.lab.runner import run
 from rankscope.lab.store import Store
 
 __all__ = [
-    "MISSING", "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Experiment", "Grid", "Judgement",
-    "Outcome", "Paper", "Progress", "Scale", "Store", "Verdict", "judge", "paper_claim", "run",
+    "MISSING", "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Claims", "Experiment", "Grid", "Judgement",
+    "Origin", "Outcome", "Paper", "Progress", "Scale", "Store", "Verdict", "judge", "paper_claim", "run",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import overload
 
 import numpy as np
 import pandas as pd
@@ -106,9 +107,17 @@ Checks = Callable[[pd.DataFrame], Sequence[Check]]
 """What a claim asks of a table: the figures it takes from it, each with its bound."""
 
 
+class Origin(StrEnum):
+    """Whose statement a claim is."""
+
+    PAPER = "the paper's statement"
+    READING = "our reading of the paper"
+    BEYOND = "beyond the paper"
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper and the pure function that checks it on a table of its experiment.
+    """A statement and the pure function that checks it on a table of its experiment.
 
     `replicas` names what the values of a check are taken over: seeds, or dims where nothing is random.
     """
@@ -120,12 +129,71 @@ class Claim:
     experiment: str
     figure: str
     checks: Checks
+    origin: Origin = Origin.PAPER
     replicas: str = "seeds"
 
     @property
     def name(self) -> str:
         """The id within its paper, which no other claim of it has."""
         return self.id.partition(".")[2]
+
+
+class Claims(Sequence[Claim]):
+    """The claims of a paper or a study, each written beside its check.
+
+    >>> claims = Claims("li2024")
+    >>> @claims("fig1a", source="Figure 1A", says="Rank 2 is like full rank.", experiment="regime", figure="1")
+    ... def rank_2_is_like_full(table):
+    ...     return [Check("loss added at rank 2", tuple(table["added"]), AtMost(0.02))]
+    >>> claims[0].id, claims[0].experiment, claims[0].figure
+    ('li2024.fig1a', 'li2024/regime', 'li2024-1')
+    """
+
+    def __init__(self, paper: str, origin: Origin = Origin.PAPER) -> None:
+        self.paper, self.origin = paper, origin
+        self._claims: list[Claim] = []
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        source: str,
+        says: str,
+        experiment: str,
+        figure: str,
+        value: str = "–",
+        origin: Origin | None = None,
+        replicas: str = "seeds",
+    ) -> Callable[[Checks], Checks]:
+        """Claim what the decorated check decides; experiment and figure are named as inside the paper."""
+
+        def add(checks: Checks) -> Checks:
+            self._claims.append(
+                Claim(
+                    id=f"{self.paper}.{name}",
+                    source=source,
+                    statement=says,
+                    paper_value=value,
+                    experiment=f"{self.paper}/{experiment}",
+                    figure=f"{self.paper}-{figure}",
+                    checks=checks,
+                    origin=origin or self.origin,
+                    replicas=replicas,
+                )
+            )
+            return checks
+
+        return add
+
+    @overload
+    def __getitem__(self, place: int) -> Claim: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Claim]: ...
+    def __getitem__(self, place: int | slice) -> Claim | Sequence[Claim]:
+        return self._claims[place]
+
+    def __len__(self) -> int:
+        return len(self._claims)
 
 
 def paper_claim(
