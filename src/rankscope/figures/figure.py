@@ -113,19 +113,32 @@ class Figure:
         return -(-len(self.panels) // columns), columns
 
 
+def band(
+    name: str, x: Sequence[float] | Sequence[str], seeds: Sequence[Sequence[float]], mark: Mark = Mark.LINE
+) -> Series:
+    """The mean over seeds at every place of x, with its 95% interval; `seeds` has the values of each place."""
+    intervals = [mean_interval(values) if len(values) > 1 else (np.nan, np.nan) for values in seeds]
+    return Series(
+        name,
+        list(x),
+        [float(np.mean(values)) for values in seeds],
+        [low for low, _ in intervals],
+        [high for _, high in intervals],
+        mark,
+    )
+
+
 def curve(
     name: str, table: pd.DataFrame, x: str, y: str, *, mark: Mark = Mark.LINE, labels: bool = False
 ) -> Series:
-    """The mean of column `y` over seeds at every `x`, with its 95% interval; `labels` keeps x as text."""
-    groups = [(value, group[y].to_numpy(dtype=float)) for value, group in table.groupby(x, sort=True)]
-    intervals = [
-        mean_interval(values.tolist()) if len(values) > 1 else (np.nan, np.nan) for _, values in groups
+    """Column `y` over seeds at every `x` of a table; `labels` keeps x as text."""
+    groups = [
+        (value, group[y].to_numpy(dtype=float).tolist()) for value, group in table.groupby(x, sort=True)
     ]
-    return Series(
+    places = [value for value, _ in groups]
+    return band(
         name,
-        [str(value) for value, _ in groups] if labels else [float(str(value)) for value, _ in groups],
-        [float(values.mean()) for _, values in groups],
-        [low for low, _ in intervals],
-        [high for _, high in intervals],
+        [str(place) for place in places] if labels else [float(str(place)) for place in places],
+        [values for _, values in groups],
         mark,
     )
