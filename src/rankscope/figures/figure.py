@@ -120,7 +120,7 @@ def band(
     intervals = [mean_interval(values) if len(values) > 1 else (np.nan, np.nan) for values in seeds]
     return Series(
         name,
-        list(x),
+        x,
         [float(np.mean(values)) for values in seeds],
         [low for low, _ in intervals],
         [high for _, high in intervals],
