@@ -9,7 +9,7 @@ MEASUREMENT = "measurement"
 
 
 def rows_of(table: pd.DataFrame, measurement: str, **at: Any) -> pd.DataFrame:
-    """The rows of one measurement at the given coordinates, without the columns that only others fill.
+    """The rows of one measurement at the given coordinates.
 
     >>> table = pd.DataFrame({"measurement": ["whole", "truncation"], "rank": [None, 2], "loss": [0.0, 0.1]})
     >>> rows_of(table, "truncation", rank=2)["loss"].tolist()
@@ -18,7 +18,7 @@ def rows_of(table: pd.DataFrame, measurement: str, **at: Any) -> pd.DataFrame:
     rows = table[table[MEASUREMENT] == measurement]
     for name, value in at.items():
         rows = rows[rows[name] == value]
-    return rows.dropna(axis="columns", how="all")
+    return rows
 
 
 def per_seed(rows: pd.DataFrame, column: str) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ import torch
 from rankscope.ensembles.one_layer import TRAINED, Init, OneLayer, Output
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
 from rankscope.measure.updates import alignment
-from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth
+from rankscope.papers.li2024.measurement import Examiner, course_records
 from rankscope.papers.li2024.training import seconds_per_step, seeds, ticks, together, train_group
 from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns
 from rankscope.training.sgd import Sgd
@@ -103,15 +103,13 @@ def run_group(
     trajectory = train_group(cells, device, keep={*records_at, *FIGURE_2_STEPS}, tick=tick)
     examiner = Examiner(cells, trajectory.at[0], device)
     last = max(trajectory.at)
-    converged = converged_step(trajectory.losses).tolist()
-    growth = singular_value_growth(trajectory.at).tolist()
-    per_step = [
+    measured = [
         examiner.records(step, trajectory.at[step]) for step in sorted({*records_at, last}) if step <= last
     ]
+    measured.append(course_records(trajectory))
     outcomes = []
     for member in range(len(seeds(cells))):
-        whole = {"converged_step": converged[member], "sigma_k_growth": growth[member]}
-        records = [{**records[member], **whole} for records in per_step]
+        records = [record for rows in measured for record in rows[member]]
         kept = {}
         if arrays:
             for step, weights in trajectory.at.items():

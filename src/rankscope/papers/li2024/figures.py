@@ -1,16 +1,20 @@
 """The figures of li2024 beside what the paper shows, and one for every sweep that a claim rests on."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
-from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series, band, curve
 from rankscope.lab import Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.measure.interval import mean_interval
-from rankscope.papers.li2024.claims import CLAIMS
-from rankscope.papers.li2024.measurement import FRACTIONS, RANKS
+from rankscope.lab.tidy import rows_of
+from rankscope.papers.li2024 import quantities as bounded
+from rankscope.papers.li2024.claims import CLAIMS, at_end
+from rankscope.papers.li2024.measurement import RANKS
+from rankscope.papers.li2024.quantities import Quantity
 from rankscope.theory.updates import directions as theory
 
 VERDICT_MARK = {Verdict.FAILS: "−", Verdict.UNDECIDED: "·", Verdict.HOLDS: "+"}
@@ -35,10 +39,10 @@ def figures(results: Results) -> list[Figure]:
 
 def _figure_1(results: Results) -> Figure:
     table = _table(results, "regime")
-    by_rank = _melt(table, {f"loss_rank_{rank}": rank for rank in RANKS}, "rank", "loss")
-    mass = _melt(table, {f"mass_rank_{rank}": rank for rank in RANKS}, "rank", "mass")
-    start = float(table["mass_start"].mean())
-    gain = float(table["mass"].mean()) - start
+    by_rank = at_end(table, "truncation").astype({"rank": int})
+    whole = at_end(table, "whole")
+    start = float(whole["mass_start"].mean())
+    gain = float(whole["mass"].mean()) - start
     ranks = [str(rank) for rank in RANKS]
     return Figure(
         id="li2024-1",
@@ -51,7 +55,7 @@ def _figure_1(results: Results) -> Figure:
             Panel("A: test hinge loss", "rank kept in every update", "hinge loss",
                   [curve("measured", by_rank, "rank", "loss", mark=Mark.BAR, labels=True)]),
             Panel("B: attention on label-relevant tokens", "rank kept in every update", "attention mass",
-                  [curve("measured", mass, "rank", "mass", mark=Mark.POINTS, labels=True),
+                  [curve("measured", by_rank, "rank", "mass", mark=Mark.POINTS, labels=True),
                    Series("before training", ranks, [start] * len(ranks), paper=True)]),
         ),
         experiments=("li2024/regime",),
@@ -59,14 +63,13 @@ def _figure_1(results: Results) -> Figure:
 
 
 def _figure_2(results: Results) -> Figure:
-    table = _table(results, "regime")
-    arrays = [results.arrays(cell) for cell in table["cell"]]
+    arrays = _arrays(results)
     steps = sorted({int(name.rsplit("/", 1)[1]) for name in arrays[0] if name.startswith("sigma/w_k/")})
     series = []
     for step in steps:
         if step > 0:
-            values = np.stack([cell[f"sigma/w_k/{step}"].numpy() for cell in arrays])
-            series.append(_series(f"step {step}", np.arange(1, values.shape[1] + 1), values))
+            values = [cell[f"sigma/w_k/{step}"].tolist() for cell in arrays]
+            series.append(_by_place(f"step {step}", values))
     return Figure(
         id="li2024-2",
         title="Figure 2: singular values of ΔW_K during training",
@@ -81,31 +84,27 @@ def _figure_2(results: Results) -> Figure:
 def _figure_3(results: Results) -> Figure:
     panels = []
     if _has(results, "regime"):
-        table = _table(results, "regime")
-        arrays = [results.arrays(cell) for cell in table["cell"]]
-        place = np.arange(1, len(arrays[0]["neurons/end"]) + 1)
-        norms = {
-            name: np.sort(np.stack([cell[f"neurons/{tag}"].numpy() for cell in arrays]), axis=1)
+        table, arrays = _table(results, "regime"), _arrays(results)
+        norms = [
+            _by_place(name, [sorted(cell[f"neurons/{tag}"].tolist()) for cell in arrays])
             for tag, name in (
                 ("end", "‖o_i‖, trained"),
                 ("start", "‖o_i‖ at the start"),
                 ("update", "‖Δo_i‖"),
             )
-        }
+        ]
         pruned = [
-            curve(name, _melt(table, {f"loss_{tag}_{f:g}": f for f in FRACTIONS}, "fraction", "loss"), "fraction", "loss")
-            for tag, name in (("smallest", "smallest ‖o_i‖ first"), ("largest", "largest ‖o_i‖ first"),
-                              ("without_largest_updates", "largest ‖Δo_i‖ first, (15)"))
+            curve(name, at_end(table, "pruning", order=order), "fraction", "loss")
+            for order, name in (("smallest", "smallest ‖o_i‖ first"), ("largest", "largest ‖o_i‖ first"),
+                                ("largest updates", "largest ‖Δo_i‖ first, (15)"))
         ]  # fmt: skip
         panels += [
-            Panel("A: norms of neurons, each sorted by itself", "neuron", "norm",
-                  [_series(name, place, values) for name, values in norms.items()]),
+            Panel("A: norms of neurons, each sorted by itself", "neuron", "norm", norms),
             Panel("B: test loss after pruning", "fraction of neurons removed", "hinge loss", pruned),
         ]  # fmt: skip
     if _has(results, "patterns"):
-        without = curve(
-            "without the neurons outside ℒ", _table(results, "patterns"), "patterns", "loss_without_small"
-        )
+        rows = rows_of(_table(results, "patterns"), "large set")
+        without = curve("without the neurons outside ℒ", rows, "patterns", "loss_without_small")
         bound = Series("1/M", without.x, [1 / float(m) for m in without.x], paper=True)
         panels.append(Panel("Corollary 1, (14)", "patterns M", "hinge loss", [without, bound], log_x=True))
     return Figure(
@@ -121,8 +120,7 @@ def _figure_3(results: Results) -> Figure:
 
 
 def _alignment(results: Results) -> Figure:
-    arrays = [results.arrays(cell) for cell in _table(results, "regime")["cell"]]
-
+    arrays = _arrays(results)
     means = {
         name: np.stack([cell[f"alignment/{name}"].numpy() for cell in arrays]).mean(0)
         for name in ("w_q", "w_k", "w_v")
@@ -161,7 +159,7 @@ def _convergence(results: Results) -> Figure:
         ("relevant_fraction", "against the relevant fraction", "α", theory.STEPS_AGAINST_FRACTION, "1/α"),
     ):
         if _has(results, name):
-            measured = curve("measured", _table(results, name), name, "converged_step")
+            measured = curve("measured", rows_of(_table(results, name), "training"), name, "converged_step")
             series = [measured, _power(measured, power, law)]
             panels.append(Panel(title, letter, "steps", series, log_x=True, log_y=True))
     return Figure(
@@ -177,12 +175,14 @@ def _convergence(results: Results) -> Figure:
 
 def _steps(results: Results) -> Figure:
     table = _table(results, "steps")
-    own = curve("measured, least of Q and K", table, "step", "qk_relevant_self")
+    own = _least("measured, least of Q and K", table, "step", bounded.QK_RELEVANT_SELF)
     steps = np.array([float(step) for step in own.x])
     middle = len(steps) // 2
     root = np.sqrt(np.log(steps))
-    leak = [curve(f"measured, {name}", table, "step", column)
-            for name, column in (("Q and K", "qk_relevant_leak"), ("V", "v_relevant_leak"))]  # fmt: skip
+    leak = [
+        _greatest("measured, Q and K", table, "step", bounded.QK_RELEVANT_LEAK),
+        _greatest("measured, V", table, "step", bounded.V_RELEVANT_LEAK),
+    ]
     return Figure(
         id="li2024-steps",
         title="Theorem 1 against the steps T",
@@ -200,13 +200,13 @@ def _steps(results: Results) -> Figure:
 
 
 def _patterns(results: Results) -> Figure:
-    table = _table(results, "patterns")
-
-    def named(*columns: tuple[str, str]) -> list[Series]:
-        return [curve(name, table, "patterns", column) for name, column in columns]
-
-    leaks = named(("(7) Q, K from relevant", "qk_relevant_leak"), ("(9) V from relevant", "v_relevant_leak"),
-                  ("(10) V from irrelevant", "v_irrelevant_leak"))  # fmt: skip
+    least = partial(_least, table=_table(results, "patterns"), axis="patterns")
+    greatest = partial(_greatest, table=_table(results, "patterns"), axis="patterns")
+    leaks = [
+        greatest("(7) Q, K from relevant", of=bounded.QK_RELEVANT_LEAK),
+        greatest("(9) V from relevant", of=bounded.V_RELEVANT_LEAK),
+        greatest("(10) V from irrelevant", of=bounded.V_IRRELEVANT_LEAK),
+    ]
     return Figure(
         id="li2024-patterns",
         title="Theorem 1 against the number of patterns M",
@@ -216,23 +216,23 @@ def _patterns(results: Results) -> Figure:
         "patterns). Right: what must fall (greatest over patterns).",
         panels=(
             Panel("lower bounds", "patterns M", "alignment",
-                  named(("(8) Q, irrelevant to relevant", "q_irrelevant_to_relevant"),
-                        ("(8) K, irrelevant to relevant", "k_irrelevant_to_relevant"),
-                        ("(9) V, relevant", "v_relevant_self"), ("(10) V, irrelevant", "v_irrelevant_self")),
+                  [least("(8) Q, irrelevant to relevant", of=bounded.Q_ONTO_RELEVANT),
+                   least("(8) K, irrelevant to relevant", of=bounded.K_ONTO_RELEVANT),
+                   least("(9) V, relevant", of=bounded.V_RELEVANT_SELF),
+                   least("(10) V, irrelevant", of=bounded.V_IRRELEVANT_SELF)],
                   log_x=True),
             Panel("upper bounds", "patterns M", "alignment", [*leaks, _power(leaks[-1], -1.0, "∝ 1/M")],
                   log_x=True, log_y=True),
             Panel("(8): between irrelevant patterns", "patterns M", "alignment",
-                  named(("Q, K", "qk_irrelevant_leak")), log_x=True),
+                  [greatest("Q, K", of=bounded.QK_IRRELEVANT_LEAK)], log_x=True),
         ),
         experiments=("li2024/patterns",),
     )  # fmt: skip
 
 
 def _init_scale(results: Results) -> Figure:
-    own = curve(
-        "measured, greatest of Q and K", _table(results, "init_scale"), "init_scale", "qk_irrelevant_self"
-    )
+    table = _table(results, "init_scale")
+    own = _greatest("measured, greatest of Q and K", table, "init_scale", bounded.QK_IRRELEVANT_SELF)
     return Figure(
         id="li2024-init",
         title="Theorem 1 against the initial scale δ",
@@ -247,13 +247,15 @@ def _init_scale(results: Results) -> Figure:
 def _hidden(results: Results) -> Figure:
     table = _table(results, "hidden")
 
-    def panel(title: str, columns: Sequence[tuple[str, str]]) -> Panel:
-        series = [curve(name, table, "hidden", column) for name, column in columns]
+    def panel(title: str, series: Sequence[Series]) -> Panel:
         return Panel(
             title, "neurons m", "size", [*series, _power(series[0], -0.5, "∝ 1/√m")], log_x=True, log_y=True
         )
 
-    rows, sides = (("update", "Δo"), ("o", "o")), (("plus", ">"), ("minus", "<"))
+    rows = (("update", "Δo"), ("o", "o"))
+    kinds = [
+        (of, sign, f"{row}, a {relation} 0") for of, row in rows for sign, relation in bounded.SIGNS.items()
+    ]
     return Figure(
         id="li2024-neurons",
         title="Theorem 1 against the number of neurons m",
@@ -261,20 +263,21 @@ def _hidden(results: Results) -> Figure:
         "the corollary needs it; |ℒ| = Θ(m).",
         caption="ℒ is the upper of two clusters of ‖Δo_i‖.",
         panels=(
-            panel("in ℒ: least along the own pattern", [(f"{row}, a {sign} 0", f"{tag}_large_on_own_{side}")
-                  for tag, row in rows for side, sign in sides]),
-            panel("outside ℒ: greatest along any other", [(f"{row}, a {sign} 0", f"{tag}_small_on_other_{side}")
-                  for tag, row in rows for side, sign in sides]),
-            panel("outside ℒ: greatest norm", [(f"‖{row}‖", f"{tag}_small_norm") for tag, row in rows]),
+            panel("in ℒ: least along the own pattern",
+                  [_least(name, table, "hidden", bounded.large_on_own(of, sign)) for of, sign, name in kinds]),
+            panel("outside ℒ: greatest along any other",
+                  [_greatest(name, table, "hidden", bounded.small_on_other(of, sign)) for of, sign, name in kinds]),
+            panel("outside ℒ: greatest norm",
+                  [_greatest(f"‖{row}‖", table, "hidden", bounded.small_norm(of)) for of, row in rows]),
             Panel("1 − |ℒ|/m", "neurons m", "fraction",
-                  [curve("measured", table, "hidden", "update_small_fraction")], log_x=True),
+                  [curve("measured", rows_of(table, "neurons", of="update"), "hidden", "small_fraction")], log_x=True),
         ),
         experiments=("li2024/hidden",),
     )  # fmt: skip
 
 
 def _sensitivity(results: Results) -> Figure:
-    table = _table(results, "sensitivity", last=False)
+    table = _table(results, "sensitivity")
     claims = [claim for claim in CLAIMS if claim.experiment == "li2024/regime"]
     variants = list(dict.fromkeys(table["variant"]))
     found = [[judge(claim, table[table["variant"] == variant]) for claim in claims] for variant in variants]
@@ -309,27 +312,28 @@ def _run_of(results: Results, *names: str) -> tuple[str, ...]:
     return tuple(f"li2024/{name}" for name in names if _has(results, name))
 
 
-def _table(results: Results, name: str, *, last: bool = True) -> pd.DataFrame:
-    table = results.tables[f"li2024/{name}"]
-    if not last or name == "steps":
-        return table
-    return table[table["step"] == table.groupby("cell")["step"].transform("max")]
+def _table(results: Results, name: str) -> pd.DataFrame:
+    return results.tables[f"li2024/{name}"]
 
 
-def _melt(table: pd.DataFrame, columns: dict[str, float], x: str, y: str) -> pd.DataFrame:
-    parts = [pd.DataFrame({x: value, y: table[column]}) for column, value in columns.items()]
-    return pd.concat(parts, ignore_index=True)
+def _arrays(results: Results) -> list[dict[str, Tensor]]:
+    """The arrays of every training of the regime experiment."""
+    return [results.arrays(cell) for cell in _table(results, "regime")["cell"].unique()]
 
 
-def _series(name: str, x: np.ndarray, values: np.ndarray) -> Series:
-    intervals = [mean_interval(column.tolist()) for column in values.T]
-    return Series(
-        name,
-        x.astype(float).tolist(),
-        values.mean(0).tolist(),
-        [low for low, _ in intervals],
-        [high for _, high in intervals],
+def _by_place(name: str, values: Sequence[Sequence[float]]) -> Series:
+    """Numbers in order, a sequence of them per seed, against their place."""
+    return band(
+        name, [float(place) for place in range(1, len(values[0]) + 1)], list(zip(*values, strict=True))
     )
+
+
+def _least(name: str, table: pd.DataFrame, axis: str, of: Quantity) -> Series:
+    return curve(name, of.least(table, axis), axis, "value")
+
+
+def _greatest(name: str, table: pd.DataFrame, axis: str, of: Quantity) -> Series:
+    return curve(name, of.greatest(table, axis), axis, "value")
 
 
 def _power(series: Series, power: float, name: str) -> Series:

@@ -1,9 +1,9 @@
-"""Every quantity of the paper, measured on a trained group: a record for each kept step, a column for each quantity.
+"""Every quantity of the paper, measured on a trained group, as tidy rows: which measurement, where, what was found.
 
-Columns are named after what they are; in brackets the equation or figure they serve.
+In brackets stands the equation or figure that a measurement serves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -13,11 +13,13 @@ from rankscope.ensembles import one_layer
 from rankscope.ensembles.one_layer import TRAINED, Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
+from rankscope.lab.tidy import MEASUREMENT
 from rankscope.measure.attention_mass import attention_mass
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
 from rankscope.measure.updates import alignment, update_factors, with_update_rank
 from rankscope.papers.li2024.training import seeds, tasks
 from rankscope.tasks.patterns import PatternBatch, batches, frames
+from rankscope.training.sgd import Trajectory
 
 RANKS = (1, 2, 5, 10, 20)
 """Ranks of figure 1."""
@@ -35,29 +37,10 @@ LIKE_FULL = 0.02
 
 LETTERS = {"w_q": "q", "w_k": "k", "w_v": "v", "w_o": "o"}
 
-LABELS = {
-    "qk_relevant_self": "μᵀΔWμ (Q, K; relevant μ)",
-    "qk_relevant_leak": "μ'ᵀΔWμ (Q, K; relevant μ)",
-    "q_irrelevant_to_relevant": "μ'ᵀΔW_Qμ (irrelevant μ, relevant μ')",
-    "k_irrelevant_to_relevant": "μ'ᵀΔW_Kμ (irrelevant μ, relevant μ')",
-    "qk_irrelevant_self": "μᵀΔWμ (Q, K; irrelevant μ)",
-    "qk_irrelevant_leak": "μ'ᵀΔWμ (Q, K; both irrelevant)",
-    "v_relevant_self": "μᵀΔW_Vμ (relevant μ)",
-    "v_relevant_leak": "μ'ᵀΔW_Vμ (relevant μ)",
-    "v_irrelevant_self": "μᵀΔW_Vμ (irrelevant μ)",
-    "v_irrelevant_leak": "μ'ᵀΔW_Vμ (irrelevant μ)",
-    "update_small_norm": "‖Δo_i‖ outside ℒ",
-    "o_small_norm": "‖o_i‖ outside ℒ",
-    **{
-        f"{tag}_{group}_{side}": f"|{row}·{target}|, {'in' if group.startswith('large') else 'outside'} ℒ, a {sign} 0"
-        for tag, row in (("o", "o_i"), ("update", "Δo_i"))
-        for group, target in (("large_on_own", "μ_own"), ("small_on_other", "μ_other"))
-        for side, sign in (("plus", ">"), ("minus", "<"))
-    },
-}
-"""How the page names the columns that theorem 1 bounds."""
-
 Columns = dict[str, Float[Tensor, " member"]]
+Record = dict[str, Scalar]
+Measured = tuple[Mapping[str, Scalar], Columns]
+"""The measurement and its coordinates, and the values there, one per member."""
 
 
 class Examiner:
@@ -72,20 +55,17 @@ class Examiner:
         self.mass_start = self.contributions(start)[1]["mass"]
         self.patterns = torch.stack(frames(tasks(cells), seeds(cells), device=device)).to(self.test.x.dtype)
 
-    def records(self, step: int, weights: Weights) -> list[dict[str, Scalar]]:
-        """One record a member."""
+    def records(self, step: int, weights: Weights) -> list[list[Record]]:
+        """The rows of every member."""
         parts, found = self.contributions(weights)
-        columns = {
-            **found,
-            "mass_start": self.mass_start,
-            **self.truncation(weights),
-            **self.pruning(weights, parts),
-            **self.alignments(weights),
-            **self.neurons(weights, parts),
-        }
-        plain = {name: values.double().tolist() for name, values in columns.items()}
-        members = len(self.test.x)
-        return [{"step": step, **{name: plain[name][member] for name in plain}} for member in range(members)]
+        rows: list[Measured] = [
+            ({MEASUREMENT: "whole"}, {**found, "mass_start": self.mass_start}),
+            *self.truncation(weights),
+            *self.pruning(weights, parts),
+            *self.alignments(weights),
+            *self.neurons(weights, parts),
+        ]
+        return _by_member(step, rows)
 
     def contributions(self, weights: Weights) -> tuple[Tensor, Columns]:
         """What each neuron adds to the output on the test set; the loss f(Ψ) [(4)] and attention mass [figure 1B]."""
@@ -97,81 +77,100 @@ class Examiner:
         """f(Ψ), equation (4), on the test set."""
         return one_layer.hinge(output, self.test.labels).mean(-1)
 
-    def truncation(self, weights: Weights) -> Columns:
+    def truncation(self, weights: Weights) -> Iterator[Measured]:
         """Loss and attention mass with every update truncated [figure 1]; singular values [figure 2, remark 1]."""
         factors = update_factors(self.start, weights, TRAINED)
-        columns: Columns = {}
         for rank in RANKS:
             _, found = self.contributions(with_update_rank(self.start, weights, factors, rank))
-            columns |= {f"{name}_rank_{rank}": values for name, values in found.items()}
+            yield {MEASUREMENT: "truncation", "rank": rank}, found
         for name, letter in LETTERS.items():
             for place in (1, 2, 3):
-                columns[f"sigma_{letter}_{place}"] = factors[name].values[:, place - 1]
-        return columns
+                sigma = factors[name].values[:, place - 1]
+                yield {MEASUREMENT: "spectrum", "matrix": letter, "place": place}, {"sigma": sigma}
 
-    def pruning(self, weights: Weights, parts: Tensor) -> Columns:
+    def pruning(self, weights: Weights, parts: Tensor) -> Iterator[Measured]:
         """Loss with a fraction of neurons removed, by ‖o_i‖ [figure 3B] and, the largest, by ‖Δo_i‖ as in ℒ [(15)]."""
         size, update = magnitudes(weights["w_o"]), magnitudes(weights["w_o"] - self.start["w_o"])
-        columns: Columns = {}
-        for fraction in FRACTIONS:
-            for order in Order:
-                gone = pruned_mask(size, fraction, order)
-                columns[f"loss_{order}_{fraction:g}"] = self.loss(without(parts, gone))
-            gone = pruned_mask(update, fraction, Order.LARGEST)
-            columns[f"loss_without_largest_updates_{fraction:g}"] = self.loss(without(parts, gone))
-        return columns
-
-    def alignments(self, weights: Weights) -> Columns:
-        """The extremes of μ'ᵀΔWμ that each inequality of theorem 1 bounds [(7) to (10)].
-
-        A "≥" bounds the least, a "≤" the greatest. Rows of an alignment are μ', columns μ; the relevant patterns
-        come first.
-        """
-        q, k, v = (
-            alignment(weights[name] - self.start[name], self.patterns) for name in ("w_q", "w_k", "w_v")
-        )
-        both = torch.stack([q, k])
-        other = ~torch.eye(q.shape[-1], dtype=torch.bool, device=q.device)
-        return {
-            "qk_relevant_self": _diagonal(both)[..., :2].amin((0, -1)),
-            "qk_relevant_leak": both[..., :2].where(other[:, :2], -torch.inf).amax((0, -1, -2)),
-            "q_irrelevant_to_relevant": q[:, :2, 2:].amin((-1, -2)),
-            "k_irrelevant_to_relevant": k[:, :2, 2:].amin((-1, -2)),
-            "qk_irrelevant_self": _diagonal(both)[..., 2:].amax((0, -1)),
-            "qk_irrelevant_leak": both[..., 2:, 2:].where(other[2:, 2:], -torch.inf).amax((0, -1, -2)),
-            "v_relevant_self": _diagonal(v)[..., :2].amin(-1),
-            "v_relevant_leak": v[..., :2].where(other[:, :2], -torch.inf).amax((-1, -2)),
-            "v_irrelevant_self": _diagonal(v)[..., 2:].amin(-1),
-            "v_irrelevant_leak": v[..., 2:].where(other[:, 2:], -torch.inf).amax((-1, -2)),
+        orders = {
+            "smallest": (size, Order.SMALLEST),
+            "largest": (size, Order.LARGEST),
+            "largest updates": (update, Order.LARGEST),
         }
+        for name, (by, order) in orders.items():
+            for fraction in FRACTIONS:
+                loss = self.loss(without(parts, pruned_mask(by, fraction, order)))
+                yield {MEASUREMENT: "pruning", "order": name, "fraction": fraction}, {"loss": loss}
 
-    def neurons(self, weights: Weights, parts: Tensor) -> Columns:
+    def alignments(self, weights: Weights) -> Iterator[Measured]:
+        """The extremes of μ'ᵀΔWμ for each weight that meets patterns [(7) to (10)]."""
+        for name in ("w_q", "w_k", "w_v"):
+            aligned = alignment(weights[name] - self.start[name], self.patterns)
+            yield {MEASUREMENT: "alignment", "matrix": LETTERS[name]}, alignment_extremes(aligned)
+
+    def neurons(self, weights: Weights, parts: Tensor) -> Iterator[Measured]:
         """The set ℒ of neurons that grew, what they point at, and what the others are [(11) to (14)].
 
         ℒ is the upper of two clusters of ‖Δo_i‖. A neuron's own pattern is μ_1 if a_i > 0 and μ_2 otherwise (with
         one output vector per position the sign of their mean decides). A "≥" bounds the least of ℒ, a "≤" the greatest
-        of the others.
+        of the others. All is asked of the trained rows o_i and of their updates Δo_i.
         """
         update = weights["w_o"] - self.start["w_o"]
         large = large_neurons(magnitudes(update))
         sign = weights["a"] if weights["a"].ndim == 2 else weights["a"].mean(1)
         own = (sign <= 0).long().unsqueeze(-1)
-        columns = {
-            "small_share_of_large": _mean(magnitudes(update), ~large) / _mean(magnitudes(update), large),
-            "loss_without_small": self.loss(without(parts, ~large)),
-        }
-        for tag, rows in (("o", weights["w_o"]), ("update", update)):
-            upper = large_neurons(magnitudes(rows))
-            columns[f"{tag}_small_fraction"] = 1 - upper.to(rows.dtype).mean(-1)
-            columns[f"{tag}_separation"] = separation(magnitudes(rows), upper)
+        share = _mean(magnitudes(update), ~large) / _mean(magnitudes(update), large)
+        without_small = self.loss(without(parts, ~large))
+        yield {MEASUREMENT: "large set"}, {"small_share_of_large": share, "loss_without_small": without_small}
+        for of, rows in (("o", weights["w_o"]), ("update", update)):
+            size = magnitudes(rows)
+            upper = large_neurons(size)
+            yield (
+                {MEASUREMENT: "neurons", "of": of},
+                {
+                    "small_fraction": 1 - upper.to(rows.dtype).mean(-1),
+                    "separation": separation(size, upper),
+                    "small_norm": size.where(~large, 0.0).amax(-1),
+                },
+            )
             along = (rows @ self.patterns.mT).abs()
             mine = along.gather(-1, own).squeeze(-1)
             rest = along.scatter(-1, own, 0.0).amax(-1)
             for side, chosen in (("plus", sign > 0), ("minus", sign <= 0)):
-                columns[f"{tag}_large_on_own_{side}"] = mine.where(large & chosen, torch.inf).amin(-1)
-                columns[f"{tag}_small_on_other_{side}"] = rest.where(~large & chosen, 0.0).amax(-1)
-            columns[f"{tag}_small_norm"] = magnitudes(rows).where(~large, 0.0).amax(-1)
-        return columns
+                yield (
+                    {MEASUREMENT: "directions", "of": of, "sign": side},
+                    {
+                        "large_on_own": mine.where(large & chosen, torch.inf).amin(-1),
+                        "small_on_other": rest.where(~large & chosen, 0.0).amax(-1),
+                    },
+                )
+
+
+def alignment_extremes(aligned: Float[Tensor, "member pattern pattern"]) -> Columns:
+    """The least of μ'ᵀΔWμ where theorem 1 says "≥", the greatest where it says "≤".
+
+    Rows of `aligned` are μ', columns μ; the relevant patterns come first. A leak goes from μ to any other pattern.
+    """
+    itself = torch.diagonal(aligned, dim1=-2, dim2=-1)
+    other = ~torch.eye(aligned.shape[-1], dtype=torch.bool, device=aligned.device)
+    leak = aligned.where(other, -torch.inf)
+    return {
+        "relevant_self": itself[:, :2].amin(-1),
+        "relevant_leak": leak[:, :, :2].amax((-1, -2)),
+        "irrelevant_to_relevant": aligned[:, :2, 2:].amin((-1, -2)),
+        "irrelevant_to_irrelevant": leak[:, 2:, 2:].amax((-1, -2)),
+        "irrelevant_self_least": itself[:, 2:].amin(-1),
+        "irrelevant_self_greatest": itself[:, 2:].amax(-1),
+        "irrelevant_leak": leak[:, :, 2:].amax((-1, -2)),
+    }
+
+
+def course_records(trajectory: Trajectory) -> list[list[Record]]:
+    """What only the whole course of a training tells: when the loss was gone, and how singular values grew."""
+    rows: list[Measured] = [
+        ({MEASUREMENT: "training"}, {"converged_step": converged_step(trajectory.losses)}),
+        ({MEASUREMENT: "growth", "matrix": "k"}, {"least_growth": singular_value_growth(trajectory.at)}),
+    ]
+    return _by_member(max(trajectory.at), rows)
 
 
 def converged_step(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]:
@@ -194,9 +193,18 @@ def singular_value_growth(at: Mapping[int, Weights]) -> Float[Tensor, " member"]
     return (values[1:] / values[:-1]).amin((0, 2))
 
 
-def _diagonal(matrix: Float[Tensor, "*batch pattern pattern"]) -> Float[Tensor, "*batch pattern"]:
-    return torch.diagonal(matrix, dim1=-2, dim2=-1)
-
-
 def _mean(values: Float[Tensor, "member hidden"], chosen: Tensor) -> Float[Tensor, " member"]:
     return values.where(chosen, 0.0).sum(-1) / chosen.sum(-1)
+
+
+def _by_member(step: int, rows: Sequence[Measured]) -> list[list[Record]]:
+    """Every member's own rows, from rows of all of them."""
+    plain = [(at, {name: values.double().tolist() for name, values in found.items()}) for at, found in rows]
+    members = len(next(iter(plain[0][1].values())))
+    return [
+        [
+            {"step": step, **at, **{name: values[member] for name, values in found.items()}}
+            for at, found in plain
+        ]
+        for member in range(members)
+    ]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check
-from rankscope.papers.li2024.measurement import LABELS
+from rankscope.papers.li2024.quantities import Quantity
 
 MARGIN = 0.1
 """How far a fitted exponent may stray from the theorem's and still count as it."""
@@ -40,51 +40,49 @@ def exponents(
 def at_least(
     table: pd.DataFrame,
     axis: str,
-    column: str,
+    quantity: Quantity,
     power: float,
     *,
     scale: Callable[[np.ndarray], np.ndarray] = np.log,
 ) -> Check:
-    """column ≥ Ω(exp(scale(axis))^power): it must be positive, and not fall faster along the sweep."""
-    if bool((table[column] <= 0).any()):
-        least = table.groupby("seed", sort=True)[column].min()
-        return Check(
-            f"least over {AXES[axis]} of {LABELS[column]}", tuple(least.astype(float)), AtLeast(POSITIVE)
-        )
+    """quantity ≥ Ω(exp(scale(axis))^power): it must be positive, and not fall faster along the sweep."""
+    rows = quantity.least(table, axis)
+    if bool((rows["value"] <= 0).any()):
+        least = rows.groupby("seed", sort=True)["value"].min()
+        return Check(f"least over {AXES[axis]} of {quantity.label}", tuple(least), AtLeast(POSITIVE))
     inside = AXES[axis] if scale is np.log else f"log {AXES[axis]}"
-    what = f"exponent in {inside} of {LABELS[column]}"
-    return Check(what, exponents(table, axis, column, scale=scale), AtLeast(power - MARGIN))
+    what = f"exponent in {inside} of {quantity.label}"
+    return Check(what, exponents(rows, axis, "value", scale=scale), AtLeast(power - MARGIN))
 
 
 def at_most(
-    table: pd.DataFrame, axis: str, column: str, power: float, *, axis_to_zero: bool = False
+    table: pd.DataFrame, axis: str, quantity: Quantity, power: float, *, axis_to_zero: bool = False
 ) -> Check:
-    """column ≤ O(axis^power) as the axis grows, or as it falls to zero.
+    """quantity ≤ O(axis^power) as the axis grows, or as it falls to zero.
 
-    Towards infinity the column must fall at least as fast (exponent ≤ power); towards zero, too (exponent ≥ power).
-    What is never positive holds anyway. Where it changes sign there is no exponent: then column/axis^power, which must
+    Towards infinity it must fall at least as fast (exponent ≤ power); towards zero, too (exponent ≥ power).
+    What is never positive holds anyway. Where it changes sign there is no exponent: then quantity/axis^power, which must
     stay bounded, may not grow by more than a tenth of its size with each factor e of the axis.
     """
-    if bool((table.groupby(axis)[column].mean() <= 0).all()):
-        greatest = table.groupby("seed", sort=True)[column].max()
-        return Check(
-            f"greatest over {AXES[axis]} of {LABELS[column]}", tuple(greatest.astype(float)), AtMost(0.0)
-        )
-    if bool((table[column] <= 0).any()):
+    rows = quantity.greatest(table, axis)
+    if bool((rows.groupby(axis)["value"].mean() <= 0).all()):
+        greatest = rows.groupby("seed", sort=True)["value"].max()
+        return Check(f"greatest over {AXES[axis]} of {quantity.label}", tuple(greatest), AtMost(0.0))
+    if bool((rows["value"] <= 0).any()):
         sign = -1.0 if axis_to_zero else 1.0
-        growths = tuple(sign * growth for growth in _growths(table, axis, column, power))
+        growths = tuple(sign * growth for growth in _growths(rows, axis, power))
         return Check(
-            f"growth with log {AXES[axis]} of {LABELS[column]} over its bound", growths, AtMost(MARGIN)
+            f"growth with log {AXES[axis]} of {quantity.label} over its bound", growths, AtMost(MARGIN)
         )
     bound = AtLeast(power - MARGIN) if axis_to_zero else AtMost(power + MARGIN)
-    return Check(f"exponent in {AXES[axis]} of {LABELS[column]}", exponents(table, axis, column), bound)
+    return Check(f"exponent in {AXES[axis]} of {quantity.label}", exponents(rows, axis, "value"), bound)
 
 
-def _growths(table: pd.DataFrame, axis: str, column: str, power: float) -> list[float]:
-    """The slope of column/axis^power against log(axis), over its greatest size, one a seed."""
+def _growths(rows: pd.DataFrame, axis: str, power: float) -> list[float]:
+    """The slope of value/axis^power against log(axis), over its greatest size, one per seed."""
     growths = []
-    for _, rows in table.groupby("seed", sort=True):
-        x = rows[axis].to_numpy(dtype=float)
-        scaled = rows[column].to_numpy(dtype=float) / x**power
+    for _, own in rows.groupby("seed", sort=True):
+        x = own[axis].to_numpy(dtype=float)
+        scaled = own["value"].to_numpy(dtype=float) / x**power
         growths.append(float(np.polyfit(np.log(x), scaled, 1)[0] / np.abs(scaled).max()))
     return growths

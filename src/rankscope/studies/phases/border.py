@@ -6,8 +6,9 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from rankscope.lab.tidy import rows_of
 from rankscope.studies.phases.maps import PhaseMap
-from rankscope.studies.phases.shares import grid, ordered
+from rankscope.studies.phases.shares import grid
 from rankscope.tasks.patterns import GaussianNoise
 from rankscope.theory.updates.phases import Setting
 
@@ -46,8 +47,9 @@ def on_predicted_side(phase: PhaseMap, table: pd.DataFrame, border: Border) -> n
 
 def measured_ratios(phase: PhaseMap, table: pd.DataFrame) -> np.ndarray:
     """σ₂/σ₃ of ΔW_K at the end of training, as (row, column, seed)."""
-    trainings = ordered(phase, table)
-    return grid(phase, table, (trainings["sigma_k_2"] / trainings["sigma_k_3"]).tolist())
+    spectra = rows_of(table, "spectrum", matrix="k")
+    sigma = spectra.pivot(index=[phase.y.name, phase.x.name, "seed"], columns="place", values="sigma")
+    return grid(phase, table, (sigma[2] / sigma[3]).tolist())
 
 
 def place(values: Sequence[float], value: float) -> float:

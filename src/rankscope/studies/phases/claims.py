@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Check, Checks, paper_claim
+from rankscope.lab import AtLeast, AtMost, Check, Checks, Claims, Origin
 from rankscope.studies.phases.border import (
     TEN_TIMES,
     Border,
@@ -39,30 +39,9 @@ AS_PUBLISHED = ("fig1a", "fig1b", "fig2", "fig3a", "fig3b")
 ENOUGH_NEURONS = 40
 """Neurons from which two groups are a finding: the best split of fewer normal norms is often as good by chance."""
 
+claims = CLAIMS = Claims("li2024", Origin.BEYOND)
 
-def _in_one_piece(phase: PhaseMap) -> Checks:
-    def checks(table: pd.DataFrame) -> list[Check]:
-        home = phase.y.here_in(table), phase.x.here_in(table)
-        return [
-            Check(
-                f"{MAPPED[name].source}: share of where it holds that is joined to the paper's setting",
-                tuple(
-                    share_connected(seed, *home)
-                    for seed in np.moveaxis(holding(phase, table, MAPPED[name]), -1, 0)
-                ),
-                AtLeast(NEARLY_ALL),
-            )
-            for name in UNDISPUTED
-        ]
-
-    return checks
-
-
-def _survives_noise(table: pd.DataFrame) -> list[Check]:
-    column = NOISE.x.seen(table).index(TWICE_THE_PAPERS)
-    ratios = measured_ratios(NOISE, table)[NOISE.y.here_in(table), column]
-    what = f"σ₂/σ₃ of ΔW_K at σ = {TWICE_THE_PAPERS:g}, α = {NOISE.y.here:g}"
-    return [Check(what, tuple(ratios.tolist()), AtLeast(TEN_TIMES))]
+_ten = partial(noise_border, ratio=TEN_TIMES)
 
 
 def _right_side(phase: PhaseMap, border: Border, table: pd.DataFrame) -> Check:
@@ -89,18 +68,52 @@ def _noise_border(border: Border) -> Checks:
     return checks
 
 
-def _all_at_once(table: pd.DataFrame) -> list[Check]:
-    rows = np.array(SIZES.y.seen(table)) >= ENOUGH_NEURONS
-    all_hold = np.all([holding(SIZES, table, MAPPED[name]) for name in AS_PUBLISHED], axis=0)[rows]
-    return [
-        Check(
-            f"settings with m ≥ {ENOUGH_NEURONS} at which 1A, 1B, 2, 3A and 3B all hold",
-            tuple(all_hold.sum(axis=(0, 1)).astype(float).tolist()),
-            AtLeast(1.0),
-        )
-    ]
+claims("phases-border", source="Remark 1, its border", value="σ₂/σ₃ = 10 where predicted",
+       says="The noise at which the second direction of ΔW_K is no longer 10 times the rest follows in closed form: it "
+       "drowns, or a vote is lost to noise and training never ends.",
+       experiment="phases_noise", figure="phases-noise")(_noise_border(_ten))  # fmt: skip
+claims("phases-drowning", source="Remark 1, drowning alone", value="σ₂/σ₃ = 10 where predicted",
+       says="The same, from the second direction drowning while the loss falls and nothing else.",
+       experiment="phases_noise", figure="phases-noise")(
+    _noise_border(partial(drowning_noise, ratio=TEN_TIMES)))  # fmt: skip
 
 
+@claims("phases-noise", source="Section III-A, (6)", value="τ < O(1/M)",
+        says="ΔW_K stays of rank two at twice the paper's token noise.",
+        experiment="phases_noise", figure="phases-noise")  # fmt: skip
+def _survives_noise(table: pd.DataFrame) -> list[Check]:
+    column = NOISE.x.seen(table).index(TWICE_THE_PAPERS)
+    ratios = measured_ratios(NOISE, table)[NOISE.y.here_in(table), column]
+    what = f"σ₂/σ₃ of ΔW_K at σ = {TWICE_THE_PAPERS:g}, α = {NOISE.y.here:g}"
+    return [Check(what, tuple(ratios.tolist()), AtLeast(TEN_TIMES))]
+
+
+def _in_one_piece(phase: PhaseMap) -> Checks:
+    def checks(table: pd.DataFrame) -> list[Check]:
+        home = phase.y.here_in(table), phase.x.here_in(table)
+        return [
+            Check(
+                f"{MAPPED[name].source}: share of where it holds that is joined to the paper's setting",
+                tuple(
+                    share_connected(seed, *home)
+                    for seed in np.moveaxis(holding(phase, table, MAPPED[name]), -1, 0)
+                ),
+                AtLeast(NEARLY_ALL),
+            )
+            for name in UNDISPUTED
+        ]
+
+    return checks
+
+
+claims("phases-noise-region", source="Section III-A", value="one setting",
+       says="Over token noise and relevant tokens, each figure holds in one piece around the paper's setting.",
+       experiment="phases_noise", figure="phases-noise")(_in_one_piece(NOISE))  # fmt: skip
+
+
+@claims("phases-start", source="Section II, δ", value="δ ∈ (0, 0.2]",
+        says="Every figure holds from any start δ ∈ (0, 0.2].",
+        experiment="phases_start", figure="phases-start")  # fmt: skip
 def _any_start(table: pd.DataFrame) -> list[Check]:
     rows = np.array(START.y.seen(table)) <= GREATEST_START
     column = START.x.here_in(table)
@@ -114,35 +127,33 @@ def _any_start(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-_claim = partial(paper_claim, "li2024")
+claims("phases-start-region", source="Section II", value="one setting",
+       says="Over initial scale and learning rate, each figure holds in one piece around the paper's setting.",
+       experiment="phases_start", figure="phases-start")(_in_one_piece(START))  # fmt: skip
 
-_ten = partial(noise_border, ratio=TEN_TIMES)
 
-CLAIMS = (
-    _claim("phases-border", "Remark 1, its border", "The noise at which the second direction of ΔW_K is no longer 10 times "
-           "the rest follows in closed form: it drowns, or a vote is lost to noise and training never ends.",
-           "σ₂/σ₃ = 10 where predicted", "phases_noise", "phases-noise", _noise_border(_ten)),
-    _claim("phases-drowning", "Remark 1, drowning alone", "The same, from the second direction drowning while the loss falls "
-           "and nothing else.",
-           "σ₂/σ₃ = 10 where predicted", "phases_noise", "phases-noise",
-           _noise_border(partial(drowning_noise, ratio=TEN_TIMES))),
-    _claim("phases-noise", "Section III-A, (6)", "ΔW_K stays of rank two at twice the paper's token noise.",
-           "τ < O(1/M)", "phases_noise", "phases-noise", _survives_noise),
-    _claim("phases-noise-region", "Section III-A", "Over token noise and relevant tokens, each figure holds in one piece "
-           "around the paper's setting.",
-           "one setting", "phases_noise", "phases-noise", _in_one_piece(NOISE)),
-    _claim("phases-start", "Section II, δ", "Every figure holds from any start δ ∈ (0, 0.2].",
-           "δ ∈ (0, 0.2]", "phases_start", "phases-start", _any_start),
-    _claim("phases-start-region", "Section II", "Over initial scale and learning rate, each figure holds in one piece around "
-           "the paper's setting.",
-           "one setting", "phases_start", "phases-start", _in_one_piece(START)),
-    _claim("phases-sizes-border", "Theorem 1, M > Θ(1)", "At which numbers of patterns ΔW_K is of rank two follows from the "
-           "same closed form, whatever the neurons.",
-           "σ₂/σ₃ = 10 where predicted", "phases_sizes", "phases-sizes", lambda table: [_right_side(SIZES, _ten, table)]),
-    _claim("phases-sizes-region", "Theorem 1, M and m", "Over patterns and neurons, each figure holds in one piece around "
-           "the paper's setting.",
-           "one setting", "phases_sizes", "phases-sizes", _in_one_piece(SIZES)),
-    _claim("phases-together", "Figures 1 to 3", "At some settings figures 1A, 1B, 2, 3A and 3B all hold at once, as "
-           "published.",
-           "one setting", "phases_sizes", "phases-sizes", _all_at_once),
-)  # fmt: skip
+@claims("phases-sizes-border", source="Theorem 1, M > Θ(1)", value="σ₂/σ₃ = 10 where predicted",
+        says="At which numbers of patterns ΔW_K is of rank two follows from the same closed form, whatever the neurons.",
+        experiment="phases_sizes", figure="phases-sizes")  # fmt: skip
+def _sizes_border(table: pd.DataFrame) -> list[Check]:
+    return [_right_side(SIZES, _ten, table)]
+
+
+claims("phases-sizes-region", source="Theorem 1, M and m", value="one setting",
+       says="Over patterns and neurons, each figure holds in one piece around the paper's setting.",
+       experiment="phases_sizes", figure="phases-sizes")(_in_one_piece(SIZES))  # fmt: skip
+
+
+@claims("phases-together", source="Figures 1 to 3", value="one setting",
+        says="At some settings figures 1A, 1B, 2, 3A and 3B all hold at once, as published.",
+        experiment="phases_sizes", figure="phases-sizes")  # fmt: skip
+def _all_at_once(table: pd.DataFrame) -> list[Check]:
+    rows = np.array(SIZES.y.seen(table)) >= ENOUGH_NEURONS
+    all_hold = np.all([holding(SIZES, table, MAPPED[name]) for name in AS_PUBLISHED], axis=0)[rows]
+    return [
+        Check(
+            f"settings with m ≥ {ENOUGH_NEURONS} at which 1A, 1B, 2, 3A and 3B all hold",
+            tuple(all_hold.sum(axis=(0, 1)).astype(float).tolist()),
+            AtLeast(1.0),
+        )
+    ]

@@ -16,7 +16,7 @@ import torch
 from rankscope.ensembles.one_layer import Weights
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
 from rankscope.papers.li2024.experiments import FIGURE_2_STEPS
-from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth
+from rankscope.papers.li2024.measurement import Examiner, course_records
 from rankscope.papers.li2024.training import seconds_per_step, seeds, tasks, ticks, together, train_group
 from rankscope.studies.phases.maps import MAPS, PhaseMap
 from rankscope.tasks.patterns import CHUNK, PatternBatch, batches, frames
@@ -48,16 +48,13 @@ class Surveyor(Examiner):
 
 
 def run_group(cells: Sequence[Cell], device: str, tick: Progress, *, samples: int) -> list[Outcome]:
-    """Train a group and measure it at the end, in the columns of the paper's own experiments."""
+    """Train a group and measure it at the end, in the rows of the paper's own experiments."""
     trajectory = train_group(cells, device, keep=FIGURE_2_STEPS, tick=tick)
     last = max(trajectory.at)
     records = Surveyor(cells, trajectory.at[0], device, samples).records(last, trajectory.at[last])
-    whole = zip(
-        converged_step(trajectory.losses).tolist(), singular_value_growth(trajectory.at).tolist(), strict=True
-    )
     return [
-        Outcome([{**record, "converged_step": step, "sigma_k_growth": factor}])
-        for record, (step, factor) in zip(records, whole, strict=True)
+        Outcome([*at_end, *course])
+        for at_end, course in zip(records, course_records(trajectory), strict=True)
     ]
 
 

@@ -17,13 +17,8 @@ MAPPED: dict[str, Claim] = {
 
 
 def grid(phase: PhaseMap, table: pd.DataFrame, values: Sequence[float]) -> np.ndarray:
-    """Values of the rows of `ordered(table)` as (row, column, seed), rows and columns rising with the axes."""
+    """Values of all trainings, by setting and seed, as (row, column, seed), rows and columns rising with the axes."""
     return np.array(values).reshape(len(phase.y.seen(table)), len(phase.x.seen(table)), -1)
-
-
-def ordered(phase: PhaseMap, table: pd.DataFrame) -> pd.DataFrame:
-    """One row a training, by setting and seed."""
-    return table.sort_values([phase.y.name, phase.x.name, "seed"], ignore_index=True)
 
 
 def checks_of_settings(phase: PhaseMap, table: pd.DataFrame, claim: Claim) -> list[list[list[Check]]]:
@@ -32,8 +27,8 @@ def checks_of_settings(phase: PhaseMap, table: pd.DataFrame, claim: Claim) -> li
     The checks of a figure look at each training by itself, so all are asked at once, as if each were a seed.
     """
     rows, columns = len(phase.y.seen(table)), len(phase.x.seen(table))
-    trainings = ordered(phase, table)
-    whole = claim.checks(trainings.assign(seed=range(len(trainings))))
+    trainings = table.groupby([phase.y.name, phase.x.name, "seed"], sort=True).ngroup()
+    whole = claim.checks(table.assign(seed=trainings))
     values = [grid(phase, table, check.values) for check in whole]
 
     def at(row: int, column: int) -> list[Check]:
