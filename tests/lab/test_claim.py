@@ -1,11 +1,14 @@
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankscope.core import RankscopeError
 from rankscope.lab import AtLeast, AtMost, Between, Check, Claim, Verdict, judge
+from rankscope.lab.claim import CheckError
 
 HIGH, LOW, MIXED = (1.0, 1.1, 0.9), (0.0, 0.1, -0.1), (1.0, 0.0, 0.5)
 
@@ -61,6 +64,19 @@ def test_where_a_needed_check_does_not_hold_nothing_is_decided():
 def test_a_claim_without_a_check_is_a_defect():
     with pytest.raises(ValueError, match="could never fail"):
         judge(claim(), pd.DataFrame())
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("loss"), ZeroDivisionError("by zero"), RankscopeError("no arrays")]
+)
+def test_a_check_that_raises_is_an_error_that_names_the_claim_and_what_was_raised(error):
+    def checks(table):
+        raise error
+
+    with pytest.raises(CheckError, match=r"claim 'toy\.c' .* toy: ") as caught:
+        judge(replace(claim(), checks=checks), pd.DataFrame())
+    assert f"{type(error).__name__}: {error}" in str(caught.value)
+    assert caught.value.__cause__ is error
 
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=20), st.floats(-3, 3))

@@ -13,7 +13,12 @@ from typing import overload
 import numpy as np
 import pandas as pd
 
+from rankscope.core import RankscopeError
 from rankscope.measure.interval import mean_interval
+
+
+class CheckError(RankscopeError):
+    """A claim's check could not be made on a table that should have all it needs."""
 
 
 class Verdict(StrEnum):
@@ -250,7 +255,13 @@ class Judgement:
 
 def judge(claim: Claim, table: pd.DataFrame) -> Judgement:
     """Fails if any check fails, holds if all hold, and is undecided otherwise, or where one that is needed does not hold."""
-    checks = tuple(claim.checks(table))
+    try:
+        checks = tuple(claim.checks(table))
+    except Exception as error:
+        raise CheckError(
+            f"The check of claim {claim.id!r} stopped on the table of {claim.experiment}: "
+            f"{type(error).__name__}: {error}. Correct the check, or what the experiment records."
+        ) from error
     if not checks:
         raise ValueError(f"claim {claim.id!r} made no check: its predicate could never fail")
     verdicts = {check.verdict for check in checks}

@@ -1,12 +1,13 @@
 """From a store to the sections of a page: tables, verdicts, figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from rankscope.core import RankscopeError, suggest
 from rankscope.figures.figure import Figure
-from rankscope.lab.claim import Judgement, judge
+from rankscope.lab.claim import CheckError, Claim, Judgement, judge
 from rankscope.lab.experiment import MISSING
 from rankscope.lab.paper import Paper, Results, Scale
 from rankscope.lab.partial import Part, coverage
@@ -26,6 +27,9 @@ def sections(selection: Selection, store: Store) -> list[Section]:
     made = []
     for paper in selection.papers:
         parts, lacking = {}, {}
+        known = {experiment.name for experiment in paper.experiments(selection.scale)}
+        asked = selection.claims(paper)
+        _need_experiments(asked, known)
         for experiment in selection.experiments(paper):
             table = store.table(experiment)
             if MISSING in table:
@@ -33,13 +37,16 @@ def sections(selection: Selection, store: Store) -> list[Section]:
             elif len(table):
                 missing = [cell for cell in experiment.cells() if cell.key() not in finished]
                 parts[experiment.name] = Part(experiment, table, missing)
-        claims = [claim for claim in selection.claims(paper) if claim.experiment in {*parts, *lacking}]
+        claims = [claim for claim in asked if claim.experiment in {*parts, *lacking}]
         tables = {name: part.table for name, part in parts.items()}
         whole = {name: tables[name] for name, part in parts.items() if not part.missing}
         found = [
             judge(claim, whole[claim.experiment]) if claim.experiment in whole else Unfinished(claim, ())
             for claim in claims
         ]
+        figures = _figures(paper, tables, whole, store)
+        if {*whole, *lacking} == known:
+            _need_figures([claim for claim in claims if claim.experiment in whole], figures)
         keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
         notes = [SMOKE] * (selection.scale is Scale.SMOKE)
         notes += [f"{name} is not run: {why}." for name, why in lacking.items()]
@@ -48,7 +55,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 paper=paper,
                 scale=selection.scale.value,
                 judgements=[one for one in found if isinstance(one, Judgement)],
-                figures=_figures(paper, tables, whole, store),
+                figures=figures,
                 provenance=provenance[provenance["key"].isin(keys)],
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
@@ -57,11 +64,30 @@ def sections(selection: Selection, store: Store) -> list[Section]:
     return [section for section in made if section.judgements or section.unfinished]
 
 
+def _need_experiments(claims: Sequence[Claim], known: Collection[str]) -> None:
+    for claim in claims:
+        if claim.experiment not in known:
+            raise RankscopeError(
+                f"Claim {claim.id!r} names no experiment of its paper at this scale: {claim.experiment!r}. "
+                f"{suggest(claim.experiment, known)}"
+            )
+
+
+def _need_figures(claims: Sequence[Claim], figures: Sequence[Figure]) -> None:
+    drawn = {figure.id for figure in figures}
+    for claim in claims:
+        if claim.figure not in drawn:
+            raise RankscopeError(
+                f"Claim {claim.id!r} names a figure that was not drawn, though every experiment was run: "
+                f"{claim.figure!r}. {suggest(claim.figure, drawn)}"
+            )
+
+
 def _figures(paper: Paper, tables: Tables, whole: Tables, store: Store) -> Sequence[Figure]:
     """The paper's figures; where one cannot be drawn from part of a grid, those of whole grids."""
     try:
         return paper.figures(Results(tables, store.arrays))
-    except (LookupError, ValueError, TypeError):
+    except (LookupError, ValueError, TypeError, CheckError):
         if len(whole) == len(tables):
             raise
         return paper.figures(Results(whole, store.arrays))
