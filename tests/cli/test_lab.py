@@ -85,7 +85,7 @@ def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
     code, _, _ = cli("export", "--out", finished_run, "--to", tmp_path)
     assert code == 0
     parquet = pd.read_parquet(tmp_path / "li2024-regime.parquet")
-    assert len(parquet) == 2
+    assert parquet["cell"].nunique() == 2
     pd.testing.assert_frame_equal(parquet, pd.read_csv(tmp_path / "li2024-regime.csv"))
     cells = pd.read_parquet(tmp_path / "cells.parquet")
     assert set(parquet["cell"]) < set(cells["key"])

@@ -4,106 +4,117 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankscope.lab import Verdict, judge
+from rankscope.lab import Origin, Verdict, judge
 from rankscope.papers.li2024.claims import CLAIMS
-from rankscope.papers.li2024.measurement import FRACTIONS, RANKS
+from tests.papers.li2024.tidy import changed, trained, where
 
 SEEDS = range(6)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
 
 
-def regime():
-    return {
-        "step": 300,
-        "loss": 0.001,
-        "mass_start": 0.2,
-        **{f"loss_rank_{rank}": 0.001 if rank > 1 else 0.3 for rank in RANKS},
-        **{f"mass_rank_{rank}": 0.5 if rank > 1 else 0.3 for rank in RANKS},
-        **{
-            f"sigma_{letter}_{place}": (1.0, 0.8, 0.04)[place - 1] for letter in "qkvo" for place in (1, 2, 3)
-        },
-        **{f"loss_smallest_{f:g}": 0.001 if f <= 0.4 else f - 0.4 for f in FRACTIONS},
-        **{f"loss_without_largest_updates_{f:g}": f for f in FRACTIONS},
-        "sigma_k_growth": 1.2,
-        **{f"{tag}_separation": 0.95 for tag in ("o", "update")},
-        **{f"{tag}_small_fraction": 0.4 for tag in ("o", "update")},
-    }
+def alignment(matrices, **columns):
+    return [{"measurement": "alignment", "matrix": matrix, **columns} for matrix in matrices]
+
+
+def neurons(hidden):
+    size = hidden**-0.5
+    return [
+        {"measurement": "large set", "small_share_of_large": 0.1},
+        *(
+            {"measurement": "neurons", "of": of, "small_fraction": 0.4, "separation": 0.9, "small_norm": size}
+            for of in ("o", "update")
+        ),
+        *(
+            {
+                "measurement": "directions",
+                "of": of,
+                "sign": sign,
+                "large_on_own": size,
+                "small_on_other": size,
+            }
+            for of in ("o", "update")
+            for sign in ("plus", "minus")
+        ),
+    ]
+
+
+def converged(step):
+    return [{"measurement": "training", "converged_step": step}]
 
 
 def world(experiment):
     """A table in which every statement of the paper is true."""
     name = experiment.removeprefix("li2024/")
     points = {
-        "regime": [regime()],
+        "regime": [({}, trained())],
         "steps": [
-            {"step": t, "qk_relevant_self": np.log(t) ** 0.5, "qk_relevant_leak": 1 / t, "v_relevant_leak": 2 / t}
+            (
+                {"step": t},
+                alignment("qk", relevant_self=np.log(t) ** 0.5, relevant_leak=1 / t) + alignment("v", relevant_leak=2 / t),
+            )
             for t in (75, 150, 300, 600)
         ],
         "patterns": [
-            {
-                "patterns": m, "step": 300, "qk_relevant_leak": 1 / m, "q_irrelevant_to_relevant": 0.5,
-                "k_irrelevant_to_relevant": 0.5, "qk_irrelevant_leak": 1 / m, "v_relevant_self": 1.0,
-                "v_relevant_leak": 1 / m, "v_irrelevant_self": 1 / m, "v_irrelevant_leak": 1 / m,
-                "loss_without_small": 0.5 / m,
-            }
+            (
+                {"patterns": m},
+                [
+                    *alignment("qk", relevant_leak=1 / m, irrelevant_to_relevant=0.5, irrelevant_to_irrelevant=1 / m),
+                    *alignment("v", relevant_self=1.0, relevant_leak=1 / m,
+                               irrelevant_self_least=1 / m, irrelevant_leak=1 / m),
+                    {"measurement": "large set", "loss_without_small": 0.5 / m},
+                ],
+            )
             for m in (10, 20, 40, 80)
         ],
-        "init_scale": [{"init_scale": d, "step": 300, "qk_irrelevant_self": d} for d in (0.05, 0.1, 0.2, 0.4)],
-        "hidden": [
-            {
-                "hidden": m, "step": 300, "update_small_fraction": 0.4, "small_share_of_large": 0.1,
-                "update_separation": 0.9, "update_small_norm": m**-0.5, "o_small_norm": m**-0.5,
-                **{f"{tag}_large_on_own_{side}": m**-0.5 for tag in ("o", "update") for side in ("plus", "minus")},
-                **{f"{tag}_small_on_other_{side}": m**-0.5 for tag in ("o", "update") for side in ("plus", "minus")},
-            }
-            for m in (50, 100, 200, 400)
+        "init_scale": [
+            ({"init_scale": d}, alignment("qk", irrelevant_self_greatest=d)) for d in (0.05, 0.1, 0.2, 0.4)
         ],
-        "learning_rate": [{"learning_rate": r, "step": 300, "converged_step": r**-0.6} for r in (0.1, 0.2, 0.4, 0.8)],
-        "relevant_fraction": [
-            {"relevant_fraction": a, "step": 300, "converged_step": 9 / a} for a in (0.2, 0.3, 0.5, 0.8)
-        ],
+        "hidden": [({"hidden": m}, neurons(m)) for m in (50, 100, 200, 400)],
+        "learning_rate": [({"learning_rate": r}, converged(r**-0.6)) for r in (0.1, 0.2, 0.4, 0.8)],
+        "relevant_fraction": [({"relevant_fraction": a}, converged(9 / a)) for a in (0.2, 0.3, 0.5, 0.8)],
     }[name]  # fmt: skip
     return pd.DataFrame(
         [
-            {"seed": seed, "cell": f"{place}-{seed}", **point}
-            for place, point in enumerate(points)
+            {"seed": seed, "cell": f"{place}-{seed}", "step": 300, **point, **row}
+            for place, (point, rows) in enumerate(points)
             for seed in SEEDS
+            for row in rows
         ]
     )
 
 
-def set_to(**columns):
-    return lambda table: table.assign(**columns)
+def set_to(measurement, at=None, **columns):
+    return lambda table: changed(table, where(table, measurement, **(at or {})), **columns)
 
 
 COUNTEREXAMPLES = {
-    "fig1a": set_to(loss_rank_1=0.01),
-    "fig1b": set_to(mass_rank_1=0.48),
-    "fig2": set_to(sigma_k_3=0.2),
-    "fig3a": set_to(o_separation=0.66),
-    "fig3a-update": set_to(update_small_fraction=0.1),
-    "fig3b": set_to(**{"loss_smallest_0.4": 0.1}),
-    "remark1": set_to(sigma_o_3=0.5),
-    "steps-rate": lambda t: t.assign(converged_step=t["learning_rate"] ** -1.0),
-    "steps-fraction": lambda t: t.assign(converged_step=t["relevant_fraction"] ** -2.0),
-    "eq7-self": set_to(qk_relevant_self=0.3),
-    "eq7-leak-steps": set_to(qk_relevant_leak=0.1),
-    "eq7-leak-patterns": lambda t: t.assign(qk_relevant_leak=t["patterns"] ** -0.5),
-    "eq8-query": lambda t: t.assign(q_irrelevant_to_relevant=1 / t["patterns"]),
-    "eq8-key": set_to(k_irrelevant_to_relevant=-0.1),
-    "eq8-self": set_to(qk_irrelevant_self=0.2),
-    "eq8-leak": set_to(qk_irrelevant_leak=0.2),
-    "eq9-self": lambda t: t.assign(v_relevant_self=t["patterns"] ** -0.5),
-    "eq9-leak-steps": set_to(v_relevant_leak=1.0),
-    "eq9-leak-patterns": set_to(v_relevant_leak=1.0),
-    "eq10-self": set_to(v_irrelevant_self=-0.05),
-    "eq10-leak": set_to(v_irrelevant_leak=0.2),
-    "eq11": set_to(update_small_on_other_plus=0.3),
-    "eq12": lambda t: t.assign(update_large_on_own_minus=1 / t["hidden"]),
-    "set-size": lambda t: t.assign(update_small_fraction=20 / t["hidden"]),
-    "eq13": set_to(small_share_of_large=0.9),
-    "eq14": set_to(loss_without_small=0.2),
-    "eq15": lambda t: t.assign(**{f"loss_without_largest_updates_{f:g}": f**4 for f in FRACTIONS}),
+    "fig1a": set_to("truncation", {"rank": 1}, loss=0.01),
+    "fig1b": set_to("truncation", {"rank": 1}, mass=0.48),
+    "fig2": set_to("spectrum", {"matrix": "k", "place": 3}, sigma=0.2),
+    "fig3a": set_to("neurons", {"of": "o"}, separation=0.66),
+    "fig3a-update": set_to("neurons", {"of": "update"}, small_fraction=0.1),
+    "fig3b": set_to("pruning", {"order": "smallest", "fraction": 0.4}, loss=0.1),
+    "remark1": set_to("spectrum", {"matrix": "o", "place": 3}, sigma=0.5),
+    "steps-rate": set_to("training", converged_step=lambda t: t["learning_rate"] ** -1.0),
+    "steps-fraction": set_to("training", converged_step=lambda t: t["relevant_fraction"] ** -2.0),
+    "eq7-self": set_to("alignment", {"matrix": "k"}, relevant_self=0.3),
+    "eq7-leak-steps": set_to("alignment", {"matrix": "q"}, relevant_leak=0.1),
+    "eq7-leak-patterns": set_to("alignment", {"matrix": "k"}, relevant_leak=lambda t: t["patterns"] ** -0.5),
+    "eq8-query": set_to("alignment", {"matrix": "q"}, irrelevant_to_relevant=lambda t: 1 / t["patterns"]),
+    "eq8-key": set_to("alignment", {"matrix": "k"}, irrelevant_to_relevant=-0.1),
+    "eq8-self": set_to("alignment", {"matrix": "q"}, irrelevant_self_greatest=0.5),
+    "eq8-leak": set_to("alignment", {"matrix": "k"}, irrelevant_to_irrelevant=0.2),
+    "eq9-self": set_to("alignment", {"matrix": "v"}, relevant_self=lambda t: t["patterns"] ** -0.5),
+    "eq9-leak-steps": set_to("alignment", {"matrix": "v"}, relevant_leak=1.0),
+    "eq9-leak-patterns": set_to("alignment", {"matrix": "v"}, relevant_leak=1.0),
+    "eq10-self": set_to("alignment", {"matrix": "v"}, irrelevant_self_least=-0.05),
+    "eq10-leak": set_to("alignment", {"matrix": "v"}, irrelevant_leak=0.2),
+    "eq11": set_to("directions", {"of": "update", "sign": "plus"}, small_on_other=0.3),
+    "eq12": set_to("directions", {"of": "update", "sign": "minus"}, large_on_own=lambda t: 1 / t["hidden"]),
+    "set-size": set_to("neurons", {"of": "update"}, small_fraction=lambda t: 20 / t["hidden"]),
+    "eq13": set_to("large set", small_share_of_large=0.9),
+    "eq14": set_to("large set", loss_without_small=0.2),
+    "eq15": set_to("pruning", {"order": "largest updates"}, loss=lambda t: t["fraction"] ** 4),
 }
 
 
@@ -127,24 +138,28 @@ def test_a_claim_fails_in_a_world_where_it_is_false(name):
 
 def test_seeds_that_disagree_leave_a_claim_undecided():
     table = world("li2024/regime")
-    table["loss_rank_1"] = np.where(table["seed"] % 2, 0.001, 0.12)
+    table = set_to("truncation", {"rank": 1}, loss=lambda t: (t["seed"] % 2).map({0: 0.12, 1: 0.001}))(table)
     assert judge(BY_ID["fig1a"], table).verdict is Verdict.UNDECIDED
 
 
 def test_a_bound_from_above_holds_for_what_is_never_positive():
-    table = world("li2024/init_scale").assign(qk_irrelevant_self=-0.01)
+    table = set_to("alignment", irrelevant_self_greatest=-0.01)(world("li2024/init_scale"))
     assert judge(BY_ID["eq8-self"], table).verdict is Verdict.HOLDS
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("fig2", set_to(sigma_k_growth=0.9)),
-        ("set-size", set_to(update_separation=0.66)),
-        ("eq13", set_to(o_small_norm=0.6)),
-        ("eq9-self", set_to(v_relevant_self=0.0)),
-        ("eq10-self", set_to(v_irrelevant_self=0.0)),
-        ("eq7-self", set_to(qk_relevant_self=-0.1)),
+        ("fig2", set_to("growth", least_growth=0.9)),
+        ("set-size", set_to("neurons", {"of": "update"}, separation=0.66)),
+        ("eq13", set_to("neurons", {"of": "o"}, small_norm=0.6)),
+        ("eq13", set_to("neurons", {"of": "update"}, small_norm=0.6)),
+        ("eq9-self", set_to("alignment", {"matrix": "v"}, relevant_self=0.0)),
+        ("eq10-self", set_to("alignment", {"matrix": "v"}, irrelevant_self_least=0.0)),
+        ("eq7-self", set_to("alignment", {"matrix": "q"}, relevant_self=-0.1)),
+        ("eq8-self", set_to("alignment", {"matrix": "k"}, irrelevant_self_greatest=0.5)),
+        ("eq11", set_to("directions", {"of": "o", "sign": "plus"}, large_on_own=lambda t: 1 / t["hidden"])),
+        ("eq12", set_to("directions", {"of": "o", "sign": "minus"}, small_on_other=0.3)),
     ],
 )
 def test_no_part_of_a_statement_is_left_out(name, change):
@@ -152,11 +167,46 @@ def test_no_part_of_a_statement_is_left_out(name, change):
     assert judge(claim, change(world(claim.experiment))).verdict is Verdict.FAILS
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("eq11", set_to("directions", {"sign": "minus"}, small_on_other=0.3)),
+        ("eq12", set_to("directions", {"sign": "plus"}, small_on_other=0.3)),
+        ("fig3a", set_to("neurons", {"of": "update"}, separation=0.66)),
+        ("fig3a-update", set_to("neurons", {"of": "o"}, separation=0.66)),
+        ("fig2", set_to("spectrum", {"matrix": "v"}, sigma=1.0)),
+        ("eq9-self", set_to("alignment", {"matrix": "q"}, irrelevant_to_relevant=0.0)),
+    ],
+)
+def test_no_part_of_another_statement_is_taken_in(name, change):
+    claim = BY_ID[name]
+    assert judge(claim, change(world(claim.experiment))).verdict is Verdict.HOLDS
+
+
+def test_only_the_last_step_of_a_training_decides():
+    early = world("li2024/regime").assign(step=30, loss=7.0, sigma=7.0)
+    for name in ("fig1a", "fig3b", "remark1", "eq15"):
+        assert judge(BY_ID[name], pd.concat([early, world("li2024/regime")])).verdict is Verdict.HOLDS, name
+
+
+def test_what_is_said_of_the_set_or_of_steps_at_a_fixed_rate_or_is_misprinted_is_our_reading():
+    readings = {claim.name for claim in CLAIMS if claim.origin is Origin.READING}
+    assert readings == {
+        "fig3a-update", "eq7-self", "eq7-leak-steps", "eq8-leak", "eq9-leak-steps", "eq11", "eq12", "set-size", "eq13", "eq14",
+        "eq15",
+    }  # fmt: skip
+    assert {claim.origin for claim in CLAIMS if claim.name not in readings} == {Origin.PAPER}
+
+
 def test_a_quantity_that_changes_sign_has_no_exponent_but_a_bound():
-    table = world("li2024/patterns")
-    flat = np.where(table["patterns"] == 10, -0.0003, 0.0009)
-    judgement = judge(BY_ID["eq8-leak"], table.assign(qk_irrelevant_leak=flat))
-    assert judgement.verdict is Verdict.FAILS
-    assert "over its bound" in judgement.how
-    falling = np.where(table["patterns"] == 80, -1e-5, 0.1 / table["patterns"])
-    assert judge(BY_ID["eq8-leak"], table.assign(qk_irrelevant_leak=falling)).verdict is Verdict.HOLDS
+    def judged(leak):
+        table = world("li2024/patterns")
+        for matrix in "qk":
+            table = set_to("alignment", {"matrix": matrix}, irrelevant_to_irrelevant=leak)(table)
+        return judge(BY_ID["eq8-leak"], table)
+
+    flat = judged(lambda t: t["patterns"].map(lambda m: -0.0003 if m == 10 else 0.0009))
+    assert flat.verdict is Verdict.FAILS
+    assert "over its bound" in flat.how
+    falling = judged(lambda t: t["patterns"].map(lambda m: -1e-5 if m == 80 else 0.1 / m))
+    assert falling.verdict is Verdict.HOLDS
