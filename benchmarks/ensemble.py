@@ -22,11 +22,11 @@ import psutil
 import torch
 
 from rankscope.ensembles import one_layer
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Store
+from rankscope.lab import Experiment, Grid, Outcome, Store
 from rankscope.lab.provenance import device_name
 from rankscope.lab.runner import plan, run
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
-from rankscope.papers.li2024.training import seconds_per_step, ticks, together, train_group
+from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import batches
 
 MEMBERS = 64
@@ -62,9 +62,12 @@ def train_plain(cell, device):
     return {name: parameter.detach() for name, parameter in module.named_parameters()}
 
 
-def run_group(cells: list[Cell], device, tick):
-    end = train_group(cells, device, tick=tick).at[cells[0].train.steps]
-    return [Outcome([], {name: end[name][m] for name in one_layer.TRAINED}) for m in range(len(cells))]
+class Ends(OneLayerTrainer):
+    """The trained weights, and no measurement."""
+
+    def measure(self, cells, trained, device, *, tick=None):
+        end = trained.at[cells[0].train.steps]
+        return [Outcome([], {name: end[name][m] for name in one_layer.TRAINED}) for m in range(len(cells))]
 
 
 class PeakMemory:
@@ -150,7 +153,7 @@ def main():
     options = parser.parse_args()
     experiment = Experiment(
         name="benchmark", task=TASK, model=MODEL, train=TRAIN.replace(steps=options.steps),
-        grid=Grid(seed=range(MEMBERS)), run=run_group, together=together, ticks=ticks, probe=seconds_per_step,
+        grid=Grid(seed=range(MEMBERS)), trainer=Ends(),
     )  # fmt: skip
     cells = experiment.cells()
     threads = best_threads(cells[0], options.device)

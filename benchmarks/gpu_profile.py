@@ -20,7 +20,7 @@ from triton.testing import do_bench
 
 from rankscope.kernels.attention import short_attention
 from rankscope.lab import Cell
-from rankscope.papers.amsel2024.training import models, recipe, tasks, train_group
+from rankscope.papers.amsel2024.training import train_group
 from rankscope.training.precision import Precision
 
 STACKS = ((1, 1), (3, 1), (1, 8), (1, 64))
@@ -29,10 +29,10 @@ TIMED_TOGETHER = 4
 
 def stack(layers: int, budget: int, seeds: int) -> list[Cell]:
     """Every rank with so many seeds, in bfloat16."""
-    train = recipe(FIGURE_1[0]).replace(precision=Precision.BFLOAT16)
+    train = FIGURE_1[0].train.replace(precision=Precision.BFLOAT16)
     return [
         dataclasses.replace(cell, train=train) for cell in FIGURE_1
-        if (models([cell])[0].layers, models([cell])[0].budget) == (layers, budget) and cell.seed < seeds
+        if (cell.model.layers, cell.model.budget) == (layers, budget) and cell.seed < seeds
     ]  # fmt: skip
 
 
@@ -60,9 +60,9 @@ def kernels_of(cells: Sequence[Cell], steps: int) -> list[dict[str, Any]]:
 
 def attention_of(rank: int, bytes_per_s: float) -> dict[str, float]:
     """Forward and backward of one member at budget 64, and one pass over what each reads and writes."""
-    cell = next(cell for cell in FIGURE_1 if models([cell])[0].budget == 64)
-    channels, tokens = 64 * models([cell])[0].dim, tasks([cell])[0].tokens
-    shape = TIMED_TOGETHER, 3 * channels, recipe(cell).batch * tokens
+    cell = next(cell for cell in FIGURE_1 if cell.model.budget == 64)
+    channels, tokens = 64 * cell.model.dim, cell.task.tokens
+    shape = TIMED_TOGETHER, 3 * channels, cell.train.batch * tokens
     ranks = [rank] * TIMED_TOGETHER
     qkv = torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     out = short_attention(qkv, ranks, tokens)
@@ -87,7 +87,7 @@ def main() -> None:
         raise SystemExit("No CUDA device: this profile is of a GPU.")
     rates = ceilings()
     result: dict[str, Any] = {**versions(), "ceilings": rates, "attention": [], "stacks": []}
-    for rank in sorted({models([cell])[0].rank for cell in FIGURE_1}):
+    for rank in sorted({cell.model.rank for cell in FIGURE_1}):
         result["attention"].append(attention_of(rank, rates["bytes_per_s"]))
         print({name: round(value, 1) for name, value in result["attention"][-1].items()}, flush=True)
     for layers, budget in options.stacks:

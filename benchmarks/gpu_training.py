@@ -38,7 +38,8 @@ from rankscope.lab import Cell, Scale
 from rankscope.lab.provenance import commit
 from rankscope.papers.amsel2024.experiments import experiments
 from rankscope.papers.amsel2024.measurement import records
-from rankscope.papers.amsel2024.training import models, recipe, seconds_per_step, tasks, train_group
+from rankscope.papers.amsel2024.trainer import EncoderTrainer
+from rankscope.papers.amsel2024.training import train_group
 from rankscope.training.precision import Precision
 
 FIGURE_1 = experiments(Scale.PAPER)[0].cells()
@@ -74,7 +75,7 @@ class StockLayer(nn.Module):
 
 def stock_step(cell: Cell) -> Callable[[], None]:
     """One training step of a cell by stock modules."""
-    model, task, batch = models([cell])[0], tasks([cell])[0], recipe(cell).batch
+    model, task, batch = cell.model, cell.task, cell.train.batch
     layers = [StockLayer(model.dim, model.rank, model.budget, model.hidden) for _ in range(model.layers)]
     encoder = nn.Sequential(*layers).cuda()
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0)
@@ -110,16 +111,18 @@ def our_rate(cells: Sequence[Cell], seconds: float) -> tuple[float, float]:
     """Model-steps a second of a stack, its graph captured and warm, and its peak memory in GiB, the stock model's aside."""
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
-    per_step = seconds_per_step(cells, "cuda", steps=WARM_UP)
-    steps = max(WARM_UP, min(2000, int(seconds / per_step)))
-    if steps > WARM_UP:
-        per_step = seconds_per_step(cells, "cuda", steps=steps)
+    trainer = EncoderTrainer()
+    trainer.probe_steps = WARM_UP
+    per_step = trainer.seconds_per_step(cells, "cuda")
+    trainer.probe_steps = max(WARM_UP, min(2000, int(seconds / per_step)))
+    if trainer.probe_steps > WARM_UP:
+        per_step = trainer.seconds_per_step(cells, "cuda")
     return len(cells) / per_step, (torch.cuda.max_memory_allocated() - held) / 2**30
 
 
 def least(cell: Cell) -> dict[str, float]:
     """FLOPs, bytes and exponentials that a training step of one model cannot do without."""
-    model, task, batch = models([cell])[0], tasks([cell])[0], recipe(cell).batch
+    model, task, batch = cell.model, cell.task, cell.train.batch
     positions, inner = batch * task.tokens, model.budget * model.dim
     projections = 4 * 2 * positions * model.dim * inner
     attention = 2 * 2 * positions * task.tokens * inner
@@ -149,13 +152,13 @@ def ceilings() -> dict[str, float]:
 
 def stack(cell: Cell, precision: Precision) -> list[Cell]:
     """Members like this cell."""
-    train = recipe(cell).replace(precision=precision)
-    count = MEMBERS[models([cell])[0].budget]
+    train = cell.train.replace(precision=precision)
+    count = MEMBERS[cell.model.budget]
     return [dataclasses.replace(cell, train=train, seed=number % SEEDS) for number in range(count)]
 
 
 def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) -> dict[str, Any]:
-    model, floor = models([cell])[0], least(cell)
+    model, floor = cell.model, least(cell)
     best = max(floor["flops"] / rates["flops_per_s"], floor["bytes"] / rates["bytes_per_s"])
     members, step = stack(cell, Precision(options.precision)), stock_step(cell)
     turns = []
@@ -177,16 +180,16 @@ def measure(cell: Cell, rates: dict[str, float], options: argparse.Namespace) ->
 
 def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Cells, of full rank unless told, which rounding hurts first; five seeds, every precision: errors on fresh samples."""
-    full = tasks(FIGURE_1)[0].dim
+    full = FIGURE_1[0].task.dim
     for (layers, budget), rank in product(options.study_cells or STUDIED, options.study_ranks or [full]):
         cells = [
             cell for cell in FIGURE_1
-            if models([cell])[0] == models([cell])[0].replace(layers=layers, budget=budget, rank=rank)
+            if cell.model == cell.model.replace(layers=layers, budget=budget, rank=rank)
         ]  # fmt: skip
         if not cells:
             raise SystemExit(f"Figure 1 has no cell of {layers} layers, budget {budget}, rank {rank}.")
         for precision in options.precisions:
-            train = recipe(cells[0]).replace(steps=options.precision_study, precision=Precision(precision))
+            train = cells[0].train.replace(steps=options.precision_study, precision=Precision(precision))
             group = [dataclasses.replace(cell, train=train) for cell in cells]
             start = time.perf_counter()
             errors = [
@@ -220,7 +223,7 @@ def grid(rates: dict[str, float], options: argparse.Namespace) -> Iterator[dict[
     """Every cell of figure 1, one of its seeds each."""
     seen = set()
     for cell in FIGURE_1:
-        model = models([cell])[0]
+        model = cell.model
         if model not in seen:
             seen.add(model)
             yield measure(cell, rates, options)

@@ -25,10 +25,7 @@ def experiment(grid, name="toy"):
         Model(),
         Train(),
         grid,
-        run=lambda *_: [],
-        together=lambda c: 0,
-        ticks=lambda c: 1,
-        probe=lambda *_: 1.0,
+        trainer=None,
     )
 
 

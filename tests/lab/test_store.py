@@ -18,7 +18,7 @@ from rankscope.lab import Outcome, Store, run
 from rankscope.lab.runner import Group, Plan, check_device, limit_memory, plan
 from rankscope.lab.store import FILE
 from rankscope.lab.workers import Crew
-from tests.lab.toy import go, go_traced, toy
+from tests.lab.toy import ToyTrainer, go, go_traced, toy
 
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["tests.lab.toy"])
@@ -180,10 +180,10 @@ def test_a_group_is_not_the_fastest_if_it_leaves_a_few_alone(tmp_path, monkeypat
     """16 members take the least time each, but 16 and then 2 take more than 18 at once."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    slow = replace(toy(18), probe=lambda cells, device: 1 + 0.5 * len(cells) + 0.5 * (len(cells) > 16))
+    slow = replace(toy(18), trainer=ToyTrainer(lambda cells: 1 + 0.5 * len(cells) + 0.5 * (len(cells) > 16)))
     todo = plan([slow], Store(tmp_path), "cpu")
     assert [len(group.cells) for group in todo.groups] == [18]
-    assert todo.seconds == pytest.approx(10.5 * slow.ticks(slow.cells()[0]))
+    assert todo.seconds == pytest.approx(10.5)
 
 
 @pytest.mark.parametrize(("workers", "order"), [(1, [1.0, 2.0, 3.0]), (2, [3.0, 2.0, 1.0])])
@@ -194,8 +194,9 @@ def test_one_worker_keeps_the_grids_order_and_several_begin_with_the_longest(
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     apart = replace(
         toy(6),
-        together=lambda cell: cell.model.scale,
-        probe=lambda cells, device: cells[0].model.scale * len(cells),
+        trainer=ToyTrainer(
+            lambda cells: cells[0].model.scale * len(cells), shape=lambda cell: cell.model.scale
+        ),
     )
     found = [group.cells[0].model.scale for group in plan([apart], Store(tmp_path), "cpu").groups]
     assert list(dict.fromkeys(found)) == order
@@ -203,16 +204,17 @@ def test_one_worker_keeps_the_grids_order_and_several_begin_with_the_longest(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
-    def measured_after_the_last_step(cells, device, tick):
-        tick()
-        time.sleep(0.5)
-        return [Outcome([{"total": 1.0}]) for _ in cells]
+    class MeasuredAfterTheLastStep(ToyTrainer):
+        def measure(self, cells, trained, device, *, tick):
+            tick()
+            time.sleep(0.5)
+            return [Outcome([{"total": 1.0}]) for _ in cells]
 
     def interrupted(seconds):
         if seconds:
             raise KeyboardInterrupt
 
-    experiment = replace(toy(3), run=measured_after_the_last_step)
+    experiment = replace(toy(3), trainer=MeasuredAfterTheLastStep())
     store, cells = Store(tmp_path), tuple(experiment.cells())
     with pytest.raises(KeyboardInterrupt):
         run(Plan((Group(experiment, cells, 1.0),), 3, 0, workers), store, "cpu", advance=interrupted)
@@ -239,13 +241,14 @@ def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
 def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
     experiment = toy(12)
 
-    def broken(cells, device, tick):
-        if any(cell.seed == 3 for cell in cells):
-            raise RuntimeError("boom")
-        return experiment.run(cells, device, tick)
+    class Broken(ToyTrainer):
+        def measure(self, cells, trained, device, *, tick):
+            if any(cell.seed == 3 for cell in cells):
+                raise RuntimeError("boom")
+            return super().measure(cells, trained, device, tick=tick)
 
     store = Store(tmp_path)
-    todo = plan([experiment.__class__(**{**experiment.__dict__, "run": broken})], store, "cpu")
+    todo = plan([replace(experiment, trainer=Broken())], store, "cpu")
     with pytest.raises(RuntimeError, match="boom"):
         run(todo, store, "cpu")
     go(tmp_path, cells=12)
@@ -260,7 +263,7 @@ def test_a_device_that_is_not_there_is_an_error(device, message):
 
 def holding(most):
     """The toy on a device whose memory holds `most` cells: the more at once, the faster, while they fit."""
-    return replace(toy(), probe=lambda cells, device: 0.01 if len(cells) <= most() else float("inf"))
+    return replace(toy(), trainer=ToyTrainer(lambda cells: 0.01 if len(cells) <= most() else float("inf")))
 
 
 def test_no_group_is_larger_than_the_memory_and_each_limit_is_measured_for_itself(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from rankscope.core import Config
-from rankscope.lab import Experiment, Grid, Outcome, Store, run
+from rankscope.lab import Experiment, Grid, Outcome, Store, Trainer, run
 from rankscope.lab.runner import plan
 
 
@@ -24,19 +24,36 @@ class Train(Config):
     pause: float = 0.002
 
 
-def run_cells(cells, device, tick):
-    time.sleep(sum(cell.train.pause for cell in cells))
-    trace = os.environ.get("TOY_TRACE")
-    outcomes = []
-    for cell in cells:
-        if trace:
-            with Path(trace).open("a") as file:
-                file.write(cell.key() + "\n")
-        draw = random.Random(cell.seed)
-        values = torch.tensor([draw.random() for _ in range(cell.task.width)]) * cell.model.scale
-        outcomes.append(Outcome([{"total": float(values.sum())}], {"values": values}))
-        tick()
-    return outcomes
+class ToyTrainer(Trainer):
+    stacked = False
+
+    def __init__(self, seconds=lambda cells: 0.01 if len(cells) == 4 else 1.0, shape=lambda cell: 0):
+        self.seconds, self.shape = seconds, shape
+
+    def shape_key(self, cell):
+        return self.shape(cell)
+
+    def steps(self, cell):
+        return 1
+
+    def train(self, cells, device, *, steps=None, state=None, tick=None):
+        time.sleep(sum(cell.train.pause for cell in cells))
+
+    def measure(self, cells, trained, device, *, tick=lambda: None):
+        trace = os.environ.get("TOY_TRACE")
+        outcomes = []
+        for cell in cells:
+            if trace:
+                with Path(trace).open("a") as file:
+                    file.write(cell.key() + "\n")
+            draw = random.Random(cell.seed)
+            values = torch.tensor([draw.random() for _ in range(cell.task.width)]) * cell.model.scale
+            outcomes.append(Outcome([{"total": float(values.sum())}], {"values": values}))
+            tick()
+        return outcomes
+
+    def seconds_per_step(self, cells, device):
+        return self.seconds(cells)
 
 
 def toy(cells=60, pause=0.002):
@@ -46,10 +63,7 @@ def toy(cells=60, pause=0.002):
         model=Model(),
         train=Train(pause=pause),
         grid=Grid(seed=range(cells // 3), scale=(1.0, 2.0, 3.0)),
-        run=run_cells,
-        together=lambda cell: 0,
-        ticks=lambda cell: 1,
-        probe=lambda cells, device: 0.01 if len(cells) == 4 else 1.0,
+        trainer=ToyTrainer(),
     )
 
 

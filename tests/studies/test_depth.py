@@ -12,8 +12,7 @@ from rankscope.ensembles.one_layer import Init, OneLayer
 from rankscope.figures.printed import save_static
 from rankscope.lab import Experiment, Grid, Scale, Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.papers.li2024 import training as one_layer_training
-from rankscope.papers.li2024.training import ticks
+from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.studies.depth import CLAIMS, experiments, figures
 from rankscope.studies.depth.experiments import (
     FULL,
@@ -23,35 +22,34 @@ from rankscope.studies.depth.experiments import (
     TASK,
     TRAIN,
     WIRINGS,
-    run_group,
 )
 from rankscope.studies.depth.measurement import (
     HEAD_FRACTIONS,
     NEURON_FRACTIONS,
     ORDERS,
     Examiner,
+    measured,
 )
-from rankscope.studies.depth.training import rate, seconds_per_step, together, train_group
+from rankscope.studies.depth.trainer import LayeredTrainer
 from rankscope.tasks.patterns import batches
 from tests.papers.laboratory import finish
 
 SEEDS = range(5)
+TRAINER = LayeredTrainer(measured)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
 SMALL = Layered(dim=24, layers=2, heads=4, hidden=30, residual=True, norm=Norm.UNIT, back_noise=0.1)
 
 
 def cells(model, steps=15, **grid):
     train = TRAIN.replace(steps=steps, batch=8, learning_rate=0.5)
-    return Experiment(
-        "test", TASK, model, train, Grid(**grid), run_group, together, ticks, seconds_per_step
-    ).cells()
+    return Experiment("test", TASK, model, train, Grid(**grid), TRAINER).cells()
 
 
 def test_a_member_equals_its_solo_run_and_plain_pytorch():
     group = cells(SMALL, seed=(0, 1), learning_rate=(0.2, 0.6))
-    stacked = train_group(group, "cpu").at[15]
+    stacked = TRAINER.train(group, "cpu").at[15]
     for place in (0, 3):
-        solo = train_group(group[place : place + 1], "cpu").at[15]
+        solo = TRAINER.train(group[place : place + 1], "cpu").at[15]
         plain = _plain_training(group[place])
         for name in SMALL.trained:
             assert torch.allclose(stacked[name][place], solo[name][0], atol=1e-5), name
@@ -76,30 +74,30 @@ def _plain_training(cell):
 def test_one_layer_of_one_head_trains_as_the_papers_model():
     group = cells(Layered(dim=24, hidden=30), seed=(0, 1))
     old = OneLayer(dim=24, rank=24, value_rank=24, hidden=30, init=Init.THEORY, init_scale=0.2)
-    same = Experiment(
-        "test", TASK, old, group[0].train, Grid(seed=(0, 1)), lambda *_: [], one_layer_training.together, ticks,
-        one_layer_training.seconds_per_step,
-    ).cells()  # fmt: skip
-    deep, paper = train_group(group, "cpu"), one_layer_training.train_group(same, "cpu")
+    same = Experiment("test", TASK, old, group[0].train, Grid(seed=(0, 1)), OneLayerTrainer())
+    deep, paper = TRAINER.train(group, "cpu"), same.trainer.train(same.cells(), "cpu")
     assert torch.allclose(deep.losses, paper.losses, atol=1e-5)
     for name in one_layer.TRAINED:
         assert torch.allclose(deep.at[15][f"{name}/1"], paper.at[15][name], atol=1e-5), name
 
 
 def test_the_rate_falls_with_the_depth():
-    assert [rate(MODEL.replace(layers=n)) for n in (1, 2)] == [1.0, pytest.approx(1 / 3)]
-    assert rate(SMALL.replace(layers=4)) == 0.25
-    assert len({together(cell) for cell in cells(SMALL, seed=(0,), heads=(1, 2), norm=list(Norm))}) == 6
+    plain, full = (cells(model, seed=(0,), layers=(1, 2, 4)) for model in (MODEL, SMALL))
+    assert [TRAINER.rate(cell) for cell in plain] == pytest.approx([0.5, 0.5 / 3, 0.5 / 27])
+    assert [TRAINER.rate(cell) for cell in full] == [0.5, 0.25, 0.125]
+    assert (
+        len({TRAINER.shape_key(cell) for cell in cells(SMALL, seed=(0,), heads=(1, 2), norm=list(Norm))}) == 6
+    )
 
 
 def test_a_member_that_diverged_is_marked_and_leaves_its_neighbours_alone():
     plain = SMALL.replace(residual=False, norm=Norm.NONE, back_noise=1.0)
     group = cells(plain, seed=(0, 1), learning_rate=(0.5, 1e9))
-    assert not train_group(group, "cpu").at[15]["w_v/1"][2].isfinite().all()
-    outcomes = run_group(group, "cpu", lambda: None)
+    assert not TRAINER.train(group, "cpu").at[15]["w_v/1"][2].isfinite().all()
+    outcomes = TRAINER.run(group, "cpu")
     assert [outcome.records[0]["trained"] for outcome in outcomes[2:]] == [False, False]
     assert math.isnan(outcomes[2].records[0]["rank_v"])
-    alone = run_group(group[:2], "cpu", lambda: None)
+    alone = TRAINER.run(group[:2], "cpu")
     for record, other in zip(outcomes[1].records, alone[1].records, strict=True):
         assert record["loss"] == pytest.approx(other["loss"], abs=1e-5)
         assert record["rank_v"] == other["rank_v"]

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankscope.lab import AtMost, Check, Origin, Progress, Scale, Verdict, judge
+from rankscope.lab import AtMost, Check, Origin, Scale, Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN, run_group
+from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.measurement import LIKE_FULL
+from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.studies.phases import CLAIMS, experiments, figures
 from rankscope.studies.phases.border import crossings, place, setting
 from rankscope.studies.phases.maps import MAPS, NOISE, SIZES
@@ -49,8 +50,8 @@ def test_the_papers_setting_is_a_cell_of_every_map(name, scale):
 def test_a_cell_of_a_map_measures_what_the_papers_own_experiment_does():
     """Only the test set is another: all that the weights alone decide is equal, losses are near."""
     cells = [replace(cell, train=TRAIN.replace(steps=40)) for cell in AT["start"].cells()[:1]]
-    mine = AT["start"].run(cells, "cpu", Progress(lambda: None, None))[0].records
-    theirs = run_group(cells, "cpu", lambda: None, records_at=(), arrays=False)[0].records
+    mine = AT["start"].trainer.run(cells, "cpu")[0].records
+    theirs = OneLayerTrainer().run(cells, "cpu")[0].records
     for ours, own in zip(mine, theirs, strict=True):
         assert ours.keys() == own.keys()
         for name, value in ours.items():

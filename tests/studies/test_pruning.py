@@ -7,7 +7,6 @@ import torch
 from rankscope.ensembles import layered, one_layer
 from rankscope.lab import Scale, Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.studies.depth.training import train_group
 from rankscope.studies.pruning import CLAIMS, experiments, figures
 from rankscope.studies.pruning.measurement import CALIBRATION_SAMPLES, Examiner, Score, Units
 from rankscope.tasks.patterns import batches
@@ -20,10 +19,9 @@ BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
 @pytest.fixture(scope="module")
 def trained():
     """Two small encoders of two layers and two heads, a few steps in."""
-    group = [
-        cell for cell in experiments(Scale.SMOKE)[1].cells() if "residual" in dict(cell.point)["encoder"]
-    ]
-    trajectory = train_group(group, "cpu", steps=12)
+    experiment = experiments(Scale.SMOKE)[1]
+    group = [cell for cell in experiment.cells() if "residual" in dict(cell.point)["encoder"]]
+    trajectory = experiment.trainer.train(group, "cpu", steps=12)
     return group, trajectory.at[0], trajectory.at[12]
 
 

@@ -6,42 +6,43 @@ from rankscope.core.streams import stream
 from rankscope.ensembles.one_layer import TRAINED
 from rankscope.lab import Experiment, Grid, Scale, Verdict, judge
 from rankscope.lab.paper import Results
-from rankscope.papers.li2024 import training as binary
 from rankscope.papers.li2024.experiments import MODEL, TASK
-from rankscope.papers.li2024.training import ticks
+from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.studies import relevant
 from rankscope.studies.relevant.experiments import CLASSIFIER, voting
 from rankscope.studies.relevant.measurement import RANKS, Examiner
-from rankscope.studies.relevant.training import seconds_per_step, start, together, train_from
+from rankscope.studies.relevant.trainer import VoteTrainer
 from rankscope.training.sgd import Sgd
 from tests.papers.laboratory import finish
 
+TRAINER = VoteTrainer()
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in relevant.CLAIMS}
 
 
 def cells(model=CLASSIFIER, **grid):
     train = Sgd(steps=25, batch=32, learning_rate=1.0)
-    return Experiment(
-        "test", TASK, model, train, Grid(**grid), lambda *_: [], together, ticks, seconds_per_step
-    ).cells()
+    return Experiment("test", TASK, model, train, Grid(**grid), TRAINER).cells()
 
 
 def test_a_member_equals_its_solo_run():
     group = cells(seed=(0, 1), vote={"4 in 2": voting(4, 2), "8 in 2": voting(8, 2), "2 in 2": voting(2, 2)})
-    assert len({together(cell) for cell in group}) == 1
-    stacked = train_from(start(group, "cpu"), group, "cpu").at[25]
+    assert len({TRAINER.shape_key(cell) for cell in group}) == 1
+    stacked = TRAINER.train(group, "cpu").at[25]
     for place in (1, 2, 5):
-        solo = train_from(start(group[place : place + 1], "cpu"), group[place : place + 1], "cpu").at[25]
+        solo = TRAINER.train(group[place : place + 1], "cpu").at[25]
         for name in TRAINED:
             assert torch.allclose(stacked[name][place], solo[name][0], atol=1e-5), name
     assert not torch.allclose(stacked["w_o"][0], stacked["w_o"][2], atol=1e-3)
-    assert len({together(cell) for cell in cells(seed=(0,), vote={4: voting(8, 4), 2: voting(8, 2)})}) == 2
+    assert (
+        len({TRAINER.shape_key(cell) for cell in cells(seed=(0,), vote={4: voting(8, 4), 2: voting(8, 2)})})
+        == 2
+    )
 
 
 def test_two_patterns_train_as_the_papers_own_model():
     many = cells(seed=(0, 1), vote={2: voting(2, 2)})
-    ours = train_from(start(many, "cpu"), many, "cpu")
-    theirs = binary.train_group(cells(MODEL, seed=(0, 1)), "cpu")
+    ours = TRAINER.train(many, "cpu")
+    theirs = OneLayerTrainer().train(cells(MODEL, seed=(0, 1)), "cpu")
     assert torch.allclose(ours.losses, theirs.losses, atol=1e-5)
     for name in TRAINED:
         assert torch.allclose(ours.at[25][name], theirs.at[25][name], atol=1e-4), name
@@ -49,7 +50,7 @@ def test_two_patterns_train_as_the_papers_own_model():
 
 def test_planted_updates_are_measured():
     group = cells(seed=(0, 1), vote={4: voting(4, 4)})
-    before = start(group, "cpu")
+    before = TRAINER.start(group, "cpu")
     examiner = Examiner(group, before, "cpu")
     draw = stream(0, "planted")
     after = dict(before)

@@ -14,12 +14,13 @@ from rankscope.lab.claim import (
     judge,
     paper_claim,
 )
-from rankscope.lab.experiment import MISSING, Cell, Experiment, Grid, Outcome, Progress
+from rankscope.lab.experiment import Cell, Experiment, Grid, Outcome
 from rankscope.lab.paper import Paper, Scale
 from rankscope.lab.runner import run
 from rankscope.lab.store import Store
+from rankscope.lab.trainer import Computation, Trainer
 
 __all__ = [
-    "MISSING", "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Claims", "Experiment", "Grid", "Judgement",
-    "Origin", "Outcome", "Paper", "Progress", "Scale", "Store", "Verdict", "judge", "paper_claim", "run",
+    "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Claims", "Computation", "Experiment", "Grid",
+    "Judgement", "Origin", "Outcome", "Paper", "Scale", "Store", "Trainer", "Verdict", "judge", "paper_claim", "run",
 ]  # fmt: skip

@@ -1,45 +1,49 @@
-"""An experiment is a value: what is trained, over which grid, and how a group of cells is run."""
+"""An experiment is a value: what is trained, over which grid, and by whom."""
 
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from rankscope.core import Config, InputError, suggest
+
+if TYPE_CHECKING:
+    from rankscope.lab.trainer import Trainer
+
+TaskT = TypeVar("TaskT", bound=Config, default=Any)
+ModelT = TypeVar("ModelT", bound=Config, default=Any)
+RecipeT = TypeVar("RecipeT", bound=Config, default=Any)
+ConfigT = TypeVar("ConfigT", bound=Config)
 
 Scalar = float | int | str | bool
 Overrides = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Generic[TaskT, ModelT, RecipeT]):
     """One training: its settings, its seed, and where it stands on the grid."""
 
     experiment: str
-    task: Config
-    model: Config
-    train: Config
+    task: TaskT
+    model: ModelT
+    train: RecipeT
     seed: int
     point: tuple[tuple[str, Scalar], ...]
 
     def settings(self) -> dict[str, Any]:
         """Everything that decides the result, as plain data."""
-        parts = {"task": self.task, "model": self.model, "train": self.train}
+        parts: dict[str, Config] = {"task": self.task, "model": self.model, "train": self.train}
         return {name: part.model_dump(mode="json") for name, part in parts.items()}
 
     def key(self) -> str:
         """A hash of the experiment, the settings and the seed: the cell's name in the store."""
         content = [self.experiment, self.settings(), self.seed, list(self.point)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
-
-
-MISSING = "missing"
-"""A record's field that says what the machine lacks, where an experiment could not be run."""
 
 
 @dataclass(frozen=True)
@@ -108,64 +112,47 @@ class Grid:
             yield point, changes
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What a running group is handed: a call after every step, and a file of its own for unfinished work."""
-
-    tick: Callable[[], None]
-    checkpoint: Path
-
-    def __call__(self) -> None:
-        """One step is done; raises where the run is being stopped."""
-        self.tick()
-
-
-Run = Callable[[Sequence[Cell], str, Progress], list[Outcome]]
-"""Trains and measures a group of cells on a device; calls back after every step."""
+def _nothing_missing() -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A base setting, a grid over it, and the function that runs a group of its cells.
+class Experiment(Generic[TaskT, ModelT, RecipeT]):
+    """A base setting, a grid over it, and who trains and measures its cells.
 
-    `together` tells which cells may share a group (equal keys stack into one ensemble), `ticks` how often the run
-    of a cell calls back, `probe` measures the seconds a group takes for one tick, and `dtype` names the numbers that
-    a cell is computed in.
+    `requires` says what this machine lacks for it, with the remedy; None where nothing is missing.
     """
 
     name: str
-    task: Config
-    model: Config
-    train: Config
+    task: TaskT
+    model: ModelT
+    train: RecipeT
     grid: Grid
-    run: Run
-    together: Callable[[Cell], Hashable]
-    ticks: Callable[[Cell], int]
-    probe: Callable[[Sequence[Cell], str], float]
-    dtype: Callable[[Cell], str] = lambda cell: "float32"
+    trainer: "Trainer[TaskT, ModelT, RecipeT]"
+    requires: Callable[[], str | None] = _nothing_missing
 
     @property
     def size(self) -> int:
         """How many cells there are to run."""
         return self.grid.size
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[Cell[TaskT, ModelT, RecipeT]]:
         """Every cell of the grid, seeds innermost, in a fixed order."""
-        cells = []
+        cells: list[Cell[TaskT, ModelT, RecipeT]] = []
         for point, changes in self.grid.points():
             parts = self._parts(changes)
             cells += [Cell(self.name, *parts, seed=seed, point=point) for seed in self.grid.seeds]
         return cells
 
-    def _parts(self, changes: Overrides) -> tuple[Config, Config, Config]:
+    def _parts(self, changes: Overrides) -> tuple[TaskT, ModelT, RecipeT]:
         """Task, model and training with the changed fields; a field of several parts changes in each."""
-        parts = (self.task, self.model, self.train)
+        parts: tuple[Config, ...] = (self.task, self.model, self.train)
         known = {name for part in parts for name in type(part).model_fields}
         for name in changes:
             if name not in known:
                 raise InputError(f"{self.name}: no part has a field {name!r}. {suggest(name, known)}")
-        task, model, train = (
-            part.replace(**{k: v for k, v in changes.items() if k in type(part).model_fields})
-            for part in parts
-        )
-        return task, model, train
+
+        def changed(part: ConfigT) -> ConfigT:
+            return part.replace(**{k: v for k, v in changes.items() if k in type(part).model_fields})
+
+        return changed(self.task), changed(self.model), changed(self.train)

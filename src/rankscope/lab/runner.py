@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab.experiment import Cell, Experiment, Outcome, Progress, Scalar
+from rankscope.lab.experiment import Cell, Experiment, Outcome, Scalar
 from rankscope.lab.provenance import device_name, peak_memory
 from rankscope.lab.store import Cost, Store
 from rankscope.lab.workers import Crew, Signals, crew
@@ -96,11 +96,13 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: f
     done = store.finished()
     total, shapes = 0, []
     for experiment in experiments:
+        if experiment.requires() is not None:
+            continue
         cells = experiment.cells()
         total += len(cells)
         members: dict[Hashable, list[Cell]] = {}
         for cell in cells:
-            members.setdefault(experiment.together(cell), []).append(cell)
+            members.setdefault(experiment.trainer.shape_key(cell), []).append(cell)
         shapes += [
             Shape(experiment, key, tuple(group))
             for key, group in members.items()
@@ -118,7 +120,7 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: f
             for start in range(0, len(shape.members), size):
                 left = tuple(cell for cell in shape.members[start : start + size] if cell.key() not in done)
                 if left:
-                    ticks = sum(shape.experiment.ticks(cell) for cell in left)
+                    ticks = sum(shape.experiment.trainer.steps(cell) for cell in left)
                     groups.append(Group(shape.experiment, left, seconds * ticks))
     if workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
@@ -162,7 +164,7 @@ def run(
 def _keep(store: Store, group: Group, future: "Future[Any]", device: str) -> None:
     """Store the cells of a finished group; its unfinished state is of no more use."""
     packed, seconds, peak = future.result()
-    dtype = group.experiment.dtype(group.cells[0])
+    dtype = group.experiment.trainer.dtype(group.cells[0])
     cost = Cost(device_name(device), dtype, seconds / len(group.cells), peak)
     store.add(group.cells, [_unpacked(outcome) for outcome in packed], cost)
     store.checkpoint_path(group.cells).unlink(missing_ok=True)
@@ -172,14 +174,13 @@ Packed = tuple[list[dict[str, Scalar]], dict[str, np.ndarray[Any, Any]]]
 """An outcome as plain data, which travels between processes."""
 
 
-def _run_group(
-    group: Group, device: str, signals: Signals, checkpoint: Path
-) -> tuple[list[Packed], float, int]:
+def _run_group(group: Group, device: str, signals: Signals, state: Path) -> tuple[list[Packed], float, int]:
     """The group's outcomes, the seconds they took, and the most bytes held."""
-    ticks = max(group.experiment.ticks(cell) for cell in group.cells)
+    trainer = group.experiment.trainer
+    each = [trainer.steps(cell) for cell in group.cells]
+    step = group.seconds / (max(each) if trainer.stacked else sum(each))
     start = time.perf_counter()
-    progress = Progress(lambda: signals.advance(group.seconds / ticks), checkpoint)
-    outcomes = group.experiment.run(group.cells, device, progress)
+    outcomes = trainer.run(group.cells, device, state=state, tick=lambda: signals.advance(step))
     packed = [
         (one.records, {name: array.cpu().numpy() for name, array in one.arrays.items()}) for one in outcomes
     ]
@@ -192,12 +193,12 @@ def _unpacked(packed: Packed) -> Outcome:
 
 
 def _probe(shape: Shape, device: str, _: Signals, size: int) -> float:
-    """Seconds of one tick of a group of this size."""
-    return shape.experiment.probe(shape.members[:size], device)
+    """Seconds of one step of a group of this size."""
+    return shape.experiment.trainer.seconds_per_step(shape.members[:size], device)
 
 
 def _group_size(shape: Shape, number: int, probes: Crew, device: str, workers: int) -> list[float]:
-    """The group size by which all members take the least time, and that time per member and tick.
+    """The group size by which all members take the least time, and that time per member and step.
 
     All workers are timed at once.
     """
@@ -218,7 +219,7 @@ def _group_size(shape: Shape, number: int, probes: Crew, device: str, workers: i
 
 
 def _total_seconds(members: int, size: int, times: Mapping[int, float]) -> float:
-    """One tick of all members in groups of this size; what is left over takes no longer than the next larger group.
+    """One step of all members in groups of this size; what is left over takes no longer than the next larger group.
 
     >>> _total_seconds(35, 32, {1: 3.0, 4: 3.5, 32: 16.0, 35: 18.0}), _total_seconds(35, 35, {35: 18.0})
     (19.5, 18.0)

@@ -8,7 +8,6 @@ import pandas as pd
 from rankscope.core import RankscopeError, suggest
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import CheckError, Claim, Judgement, judge
-from rankscope.lab.experiment import MISSING
 from rankscope.lab.paper import Paper, Results, Scale
 from rankscope.lab.partial import Part, coverage
 from rankscope.lab.results import results_section
@@ -31,12 +30,12 @@ def sections(selection: Selection, store: Store) -> list[Section]:
         asked = selection.claims(paper)
         _need_experiments(asked, known)
         for experiment in selection.experiments(paper):
-            table = store.table(experiment)
-            if MISSING in table:
-                lacking[experiment.name] = table[MISSING].iloc[0]
-            elif len(table):
+            table, lack = store.table(experiment), experiment.requires()
+            if len(table):
                 missing = [cell for cell in experiment.cells() if cell.key() not in finished]
                 parts[experiment.name] = Part(experiment, table, missing)
+            elif lack is not None:
+                lacking[experiment.name] = lack
         claims = [claim for claim in asked if claim.experiment in {*parts, *lacking}]
         tables = {name: part.table for name, part in parts.items()}
         whole = {name: tables[name] for name, part in parts.items() if not part.missing}

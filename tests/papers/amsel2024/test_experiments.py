@@ -1,7 +1,6 @@
 """The experiments have the talk's sizes, train as one stack what they would train alone, and go on when killed."""
 
 import math
-import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -12,18 +11,17 @@ from rankscope.ensembles import head_sum
 from rankscope.ensembles.encoder import Positions, Program, encode, leaves_of
 from rankscope.kernels import usable
 from rankscope.kernels.small_attention import Way
-from rankscope.lab import Progress, Scale
+from rankscope.lab import Scale
 from rankscope.papers.amsel2024 import training, two_points
-from rankscope.papers.amsel2024.experiments import FIG1, experiments, run_group
+from rankscope.papers.amsel2024.experiments import FIG1, experiments
 from rankscope.papers.amsel2024.figures import UNTRAINED, _lines, _untrained, figures, published
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
+from rankscope.papers.amsel2024.trainer import EncoderTrainer
 from rankscope.papers.amsel2024.training import (
     APART,
     PAPER_RECIPE,
     Start,
-    recipe,
     start_of,
-    together,
     train_group,
 )
 from rankscope.theory.heads.linear_heads import linear_error
@@ -32,13 +30,14 @@ from rankscope.training.precision import Precision
 from rankscope.training.state import Checkpoint
 from tests.papers.laboratory import finish
 
+TRAINER = EncoderTrainer()
 SMOKE = {experiment.name.removeprefix("amsel2024/"): experiment for experiment in experiments(Scale.SMOKE)}
 
 
 def stack(count=4):
     """Cells of two ranks that train together."""
     cells = SMOKE["figure1"].cells()
-    like = [cell for cell in cells if together(cell) == together(cells[0])]
+    like = [cell for cell in cells if TRAINER.shape_key(cell) == TRAINER.shape_key(cells[0])]
     assert len({cell.model.rank for cell in like[:count]}) > 1
     return like[:count]
 
@@ -61,8 +60,8 @@ def test_the_authors_recipe_is_theirs():
 
 def test_a_rank_sweep_with_its_seeds_is_one_stack():
     cells = FIG1.cells()
-    assert len({together(cell) for cell in cells}) == 3 * 3
-    assert sum(together(cell) == together(cells[0]) for cell in cells) == 7 * 5
+    assert len({TRAINER.shape_key(cell) for cell in cells}) == 3 * 3
+    assert sum(TRAINER.shape_key(cell) == TRAINER.shape_key(cells[0]) for cell in cells) == 7 * 5
 
 
 def test_a_member_equals_its_solo_run():
@@ -138,7 +137,7 @@ def test_a_training_by_kernels_and_graph_is_the_plain_one(ranks, way, precision,
     task = large[0].task.__class__(dim=16, tokens=16, target=large[0].task.target)
     cells = [_with(replace(cell, task=task), precision=Precision(precision), steps=20) for cell in large]
     _, losses = train_group(cells, "cuda")
-    train, models = recipe(cells[0]), training.models(cells)
+    train, models = cells[0].train, [cell.model for cell in cells]
     program = Program(way, fused=False, dtype=torch.float32)
     draw = training._drawn_there(cells, train.batch, program, "cuda")
     _, wanted = adamw(
@@ -208,11 +207,8 @@ def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
 
 def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
     cells = stack()
-    whole = [
-        outcome.records for outcome in run_group(cells, "cpu", Progress(lambda: None, tmp_path / "whole.pt"))
-    ]
-    module = sys.modules[run_group.__module__]
-    monkeypatch.setattr(module, "Checkpoint", lambda path: Checkpoint(path, seconds=0.0))
+    whole = [outcome.records for outcome in TRAINER.run(cells, "cpu")]
+    monkeypatch.setattr(training, "Checkpoint", lambda path: Checkpoint(path, seconds=0.0))
     steps = []
 
     def die():
@@ -222,13 +218,13 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
 
     path = tmp_path / "killed.pt"
     with pytest.raises(KeyboardInterrupt):
-        run_group(cells, "cpu", Progress(die, path))
+        TRAINER.run(cells, "cpu", state=path, tick=die)
     drawn, told = [], []
     batch = training.batch
     monkeypatch.setattr(training, "batch", lambda *given, **kind: drawn.append(1) or batch(*given, **kind))
-    resumed = run_group(cells, "cpu", Progress(lambda: told.append(1), path))
-    assert len(drawn) == recipe(cells[0]).steps - 40
-    assert len(told) == recipe(cells[0]).steps
+    resumed = TRAINER.run(cells, "cpu", state=path, tick=lambda: told.append(1))
+    assert len(drawn) == cells[0].train.steps - 40
+    assert len(told) == cells[0].train.steps
     assert [outcome.records for outcome in resumed] == whole
 
 

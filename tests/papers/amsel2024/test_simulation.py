@@ -13,7 +13,8 @@ def test_samples_answered_in_pieces_have_the_same_error(monkeypatch):
 
     def measured():
         return [
-            one.records[0]["measured"] for one in simulation.run_group(cells, "cpu", lambda: ticks.append(1))
+            one.records[0]["measured"]
+            for one in CONSTRUCTIONS.trainer.run(cells, "cpu", tick=lambda: ticks.append(1))
         ]
 
     monkeypatch.setattr(simulation, "PIECE", 10**9)

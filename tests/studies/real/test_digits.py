@@ -4,12 +4,11 @@ import pytest
 import torch
 
 from rankscope.figures.printed import save_static
-from rankscope.lab import Progress, Scale, Store, run
+from rankscope.lab import Scale, Store, run
 from rankscope.lab.paper import Results
 from rankscope.lab.runner import plan
 from rankscope.studies.real import assets, digits, experiments, figures
 from rankscope.studies.real.digits import Digits, SmallVit
-from rankscope.studies.real.experiments import ticks
 from rankscope.studies.real.measurement import PARTS, as_matrix, layer_matrices, score, updates
 from rankscope.studies.real.training import FineTune, Optimizer, fine_tune
 
@@ -96,8 +95,8 @@ def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
     assert sorted(set(table["classes"])) == [2, 8]
     done = []
     cell = experiment.cells()[-1]
-    (again,) = experiment.run([cell], "cpu", Progress(lambda: done.append(1), tmp_path / "unused"))
-    assert len(done) == ticks(cell)
+    (again,) = experiment.trainer.run([cell], "cpu", tick=lambda: done.append(1))
+    assert len(done) == experiment.trainer.steps(cell)
     kept = table[table["cell"] == cell.key()].iloc[0]
     assert all(kept[name] == value for name, value in again.records[0].items())
     assert again.arrays["energy@0.90"].shape == (1, len(PARTS))
@@ -120,10 +119,7 @@ def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
 def test_a_gpu_trains_and_measures_the_same(tmp_path):
     (experiment,) = [one for one in experiments(Scale.SMOKE) if one.name == "li2024/digits"]
     cell = experiment.cells()[0]
-    here, there = (
-        experiment.run([cell], device, Progress(lambda: None, tmp_path / "unused"))[0]
-        for device in ("cpu", "cuda")
-    )
+    here, there = (experiment.trainer.run([cell], device)[0] for device in ("cpu", "cuda"))
     for name, value in here.records[0].items():
         if name.startswith(("loss", "median_energy")):
             assert there.records[0][name] == pytest.approx(value, rel=1e-2), name

@@ -10,9 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rankscope.core.streams import stream
-from rankscope.lab import Progress, Scale
+from rankscope.lab import Scale
 from rankscope.studies.real import assets, experiments, sentences
-from rankscope.studies.real.experiments import ticks
 from rankscope.studies.real.measurement import PARTS, examine, score, updates, with_update_rank
 from rankscope.studies.real.sentences import Sentence, padded
 from rankscope.studies.real.training import (
@@ -181,12 +180,12 @@ def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
     experiment = experiments(Scale.SMOKE)[0]
     cell = experiment.cells()[-1]
     done = []
-    (first,) = experiment.run([cell], "cpu", Progress(lambda: done.append(1), tmp_path / "unused"))
-    assert len(done) == ticks(cell)
+    (first,) = experiment.trainer.run([cell], "cpu", tick=lambda: done.append(1))
+    assert len(done) == experiment.trainer.steps(cell)
     assert 0 <= first.records[0]["accuracy"] <= 1
     assert first.records[0]["median_signal_rank"] > 2
     assert first.arrays["energy@0.90"].shape == (1, len(PARTS))
-    (again,) = experiment.run([cell], "cpu", Progress(lambda: None, tmp_path / "unused"))
+    (again,) = experiment.trainer.run([cell], "cpu")
     assert again.records == first.records
 
 

@@ -8,7 +8,7 @@ from rankscope.core import InputError
 from rankscope.ensembles.one_layer import hinge_gradients
 from rankscope.lab import Cell
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
-from rankscope.papers.li2024.training import train_group
+from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import CHUNK, GaussianNoise, Patterns, batches, frames
 from rankscope.theory.updates import phases as theory
 from rankscope.theory.updates.directions import direction_gains
@@ -86,7 +86,7 @@ def test_the_rest_falls_with_the_samples_to_what_few_tokens_leave():
 def test_whole_trainings_end_near_the_predicted_ratio(noise):
     task = TASK.replace(token_noise=GaussianNoise(level=noise))
     cells = [Cell("t", task, MODEL, TRAIN.replace(steps=60), seed, ()) for seed in range(4)]
-    trained = train_group(cells, "cpu")
+    trained = OneLayerTrainer().train(cells, "cpu")
     sigma = torch.linalg.svdvals(trained.at[60]["w_k"] - trained.at[0]["w_k"])
     predicted = theory.update_spectrum(BASE._replace(noise=noise)).ratio
     assert (sigma[:, 1] / sigma[:, 2]).mean().item() == pytest.approx(predicted, rel=0.35)
@@ -94,7 +94,7 @@ def test_whole_trainings_end_near_the_predicted_ratio(noise):
 
 def test_the_loss_is_gone_when_predicted():
     cells = [Cell("t", TASK, MODEL, TRAIN.replace(steps=40), seed, ()) for seed in range(4)]
-    losses = train_group(cells, "cpu").losses.mean(1)
+    losses = OneLayerTrainer().train(cells, "cpu").losses.mean(1)
     steps = theory.growth(BASE).steps
     assert losses[steps // 2] > 0.8
     assert losses[2 * steps] < 0.1
@@ -113,7 +113,9 @@ def test_rank_two_ends_within_an_octave_of_the_border_off_the_map_too(tokens, re
             token_noise=GaussianNoise(level=noise),
         )  # fmt: skip
         model, train = MODEL.replace(hidden=60), TRAIN.replace(batch=16, steps=200)
-        trained = train_group([Cell("t", task, model, train, seed, ()) for seed in range(4)], "cpu")
+        trained = OneLayerTrainer().train(
+            [Cell("t", task, model, train, seed, ()) for seed in range(4)], "cpu"
+        )
         sigma = torch.linalg.svdvals(trained.at[200]["w_k"] - trained.at[0]["w_k"])
         ratios.append((sigma[:, 1] / sigma[:, 2]).log().mean().exp().item())
     assert ratios[0] > 10 > ratios[1]

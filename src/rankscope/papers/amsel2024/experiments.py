@@ -6,23 +6,14 @@ from typing import Any
 
 from rankscope.ensembles.encoder import Encoder, Positions
 from rankscope.ensembles.head_sum import HeadSum
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
-from rankscope.papers.amsel2024 import simulation, two_points
-from rankscope.papers.amsel2024.measurement import records
-from rankscope.papers.amsel2024.simulation import Construction, Kind, Simulation
-from rankscope.papers.amsel2024.training import (
-    OUR_RECIPE,
-    Start,
-    recipe,
-    seconds_per_step,
-    ticks,
-    together,
-    train_group,
-)
+from rankscope.lab import Experiment, Grid, Scale
+from rankscope.papers.amsel2024.simulation import Construction, Constructions, Kind, Simulation
+from rankscope.papers.amsel2024.trainer import EncoderTrainer
+from rankscope.papers.amsel2024.training import OUR_RECIPE, Start
+from rankscope.papers.amsel2024.two_points import TwoPointsTrainer
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
 from rankscope.training.adamw import AdamW
 from rankscope.training.precision import Precision
-from rankscope.training.state import Checkpoint
 
 SETTINGS = """\
 Task and model are the talk's: farthest neighbour among points on the sphere, PyTorch's post-norm encoder with biases
@@ -117,12 +108,6 @@ SIZES = {
 }  # fmt: skip
 
 
-def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Outcome]:
-    """Train a group of encoders and measure it. Stopped or killed, it goes on from its last checkpoint."""
-    weights, losses = train_group(cells, device, checkpoint=Checkpoint(progress.checkpoint), tick=progress)
-    return [Outcome([record]) for record in records(cells, weights, losses, device)]
-
-
 def experiments(scale: Scale) -> list[Experiment]:
     """All experiments of the paper at a scale."""
     sizes = SIZES[scale]
@@ -176,11 +161,7 @@ def _trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
         model=Encoder(**{key: changes.get(key, value) for key, value in model.items()}),
         train=OUR_RECIPE.replace(**{key: changes.get(key, value) for key, value in train.items()}),
         grid=grid,
-        run=run_group,
-        together=together,
-        ticks=ticks,
-        probe=seconds_per_step,
-        dtype=lambda cell: recipe(cell).precision.value,
+        trainer=EncoderTrainer(),
     )
 
 
@@ -224,10 +205,7 @@ def _two_points(sizes: Sizes) -> Experiment:
         model=HeadSum(dim=sizes.point_dim, rank=1, budget=1),
         train=AdamW(steps=sizes.point_steps, batch=sizes.batch, learning_rate=0.03, warmup=0.1),
         grid=Grid(seed=range(sizes.seeds), rank=ranks, budget=sizes.point_budgets),
-        run=two_points.run_group,
-        together=two_points.together,
-        ticks=two_points.ticks,
-        probe=two_points.seconds_per_step,
+        trainer=TwoPointsTrainer(),
     )
 
 
@@ -256,11 +234,7 @@ def _constructions(sizes: Sizes) -> Experiment:
         model=Construction(kind=Kind.HARDMAX, size=1),
         train=Simulation(draws=4, samples=sizes.samples),
         grid=Grid(seed=range(2 * sizes.seeds), construction=models),
-        run=simulation.run_group,
-        together=simulation.together,
-        ticks=simulation.ticks,
-        probe=simulation.seconds_per_cell,
-        dtype=lambda cell: "float64",
+        trainer=Constructions(),
     )
 
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Positions, Weights, key_query_products
-from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
-from rankscope.papers.amsel2024.training import arranged, batch, models, recipe, squared_error, tasks
+from rankscope.papers.amsel2024.training import EncoderCell, arranged, batch, squared_error
 from rankscope.tasks.neighbors import multiple_error
 
 TEST_BATCHES = 16
@@ -26,7 +25,7 @@ That answer needs no attention, and is better than the best constant answer (whi
 
 
 def records(
-    cells: Sequence[Cell], weights: Weights, losses: Float[Tensor, "step member"], device: str
+    cells: Sequence[EncoderCell], weights: Weights, losses: Float[Tensor, "step member"], device: str
 ) -> list[dict[str, Scalar]]:
     """One record a member.
 
@@ -37,11 +36,11 @@ def records(
     """
     errors = fresh_errors(cells, weights, device).tolist()
     best = best_epoch(losses).tolist()
-    scaled = recipe(cells[0]).precision.loss_scale != 1
+    scaled = cells[0].train.precision.loss_scale != 1
     left_out = (losses.isnan() & scaled).sum(0).tolist()
     found = []
-    for member, (model, task) in enumerate(zip(models(cells), tasks(cells), strict=True)):
-        alone = multiple_error(task)
+    for member, cell in enumerate(cells):
+        model, alone = cell.model, multiple_error(cell.task)
         record: dict[str, Scalar] = {
             "error": errors[member],
             "best_epoch": best[member],
@@ -60,14 +59,14 @@ def records(
 
 
 @torch.no_grad()
-def fresh_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[Tensor, " member"]:
+def fresh_errors(cells: Sequence[EncoderCell], weights: Weights, device: str) -> Float[Tensor, " member"]:
     """Mean error over fresh samples, in batches of the training's size."""
     total = torch.zeros(len(cells), device=device)
-    stack, tokens = models(cells), tasks(cells)[0].tokens
+    stack, tokens = [cell.model for cell in cells], cells[0].task.tokens
     program = stacked_encoder.program_for(stack, tokens, device)
     leaves = stacked_encoder.leaves_of(weights, program)
     for place in range(TEST_BATCHES):
-        pair = batch(cells, recipe(cells[0]).batch, "neighbors test", place, device=device)
+        pair = batch(cells, cells[0].train.batch, "neighbors test", place, device=device)
         points, answers = arranged(cells, pair, program)
         total += squared_error(stacked_encoder.encode(stack, leaves, points, tokens, program), answers)
     return total / TEST_BATCHES

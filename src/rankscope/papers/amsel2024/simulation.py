@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
-from typing import cast
 
 import torch
 from pydantic import Field
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from rankscope.core import Config
 from rankscope.core.streams import stream
-from rankscope.lab import Cell, Outcome
+from rankscope.lab import Cell, Computation, Outcome
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
 from rankscope.papers.amsel2024.constructions.majority_vote import MajorityVote
 from rankscope.papers.amsel2024.constructions.random_heads import random_heads
@@ -46,34 +45,30 @@ class Simulation(Config):
     samples: int = Field(ge=1)
 
 
-def together(cell: Cell) -> Hashable:
-    """Seeds of one construction take turns: they cost the same."""
-    return cell.task, cell.model, cell.train
+class Constructions(Computation[Neighbors, Construction, Simulation]):
+    """Each construction answers as a model does, and is measured."""
 
+    def shape_key(self, cell: Cell[Neighbors, Construction, Simulation]) -> Hashable:
+        """Seeds of one construction take turns: they cost the same."""
+        return cell.task, cell.model, cell.train
 
-def ticks(cell: Cell) -> int:
-    """A cell is one tick."""
-    return 1
-
-
-def seconds_per_cell(cells: Sequence[Cell], device: str) -> float:
-    """Time of one draw, times the draws of all cells."""
-    model, task, train = _parts(cells[0])
-    start = time.perf_counter()
-    _draw(model, task, train.samples, cells[0].seed, 0)
-    return (time.perf_counter() - start) * train.draws * len(cells)
-
-
-def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> list[Outcome]:
-    """Measure one cell after the other. The models are small: they stay on the CPU."""
-    outcomes = []
-    for cell in cells:
-        model, task, train = _parts(cell)
-        found = [_draw(model, task, train.samples, cell.seed, draw) for draw in range(train.draws)]
+    def compute(self, cell: Cell[Neighbors, Construction, Simulation]) -> Outcome:
+        """The mean over draws of what is measured, and of what the formula says."""
+        found = [
+            _draw(cell.model, cell.task, cell.train.samples, cell.seed, draw)
+            for draw in range(cell.train.draws)
+        ]
         measured, predicted = (sum(values) / len(found) for values in zip(*found, strict=True))
-        outcomes.append(Outcome([{"measured": measured, "predicted": predicted}]))
-        tick()
-    return outcomes
+        return Outcome([{"measured": measured, "predicted": predicted}])
+
+    def seconds_per_step(
+        self, cells: Sequence[Cell[Neighbors, Construction, Simulation]], device: str
+    ) -> float:
+        """Time of one draw, times the draws of all cells."""
+        first = cells[0]
+        start = time.perf_counter()
+        _draw(first.model, first.task, first.train.samples, first.seed, 0)
+        return (time.perf_counter() - start) * first.train.draws * len(cells)
 
 
 @torch.no_grad()
@@ -91,10 +86,6 @@ def _draw(model: Construction, task: Neighbors, samples: int, seed: int, draw: i
     beta = None if model.kind is Kind.HARDMAX else float(model.size)
     head = full_rank_head(task.dim, task.target, temperature=beta, dtype=torch.float64)
     return _error(head, batch), 0.0 if beta is None else error_two_orthonormal(task.dim, beta)
-
-
-def _parts(cell: Cell) -> tuple[Construction, Neighbors, Simulation]:
-    return cast(Construction, cell.model), cast(Neighbors, cell.task), cast(Simulation, cell.train)
 
 
 def _error(layer: torch.nn.Module, batch: NeighborsBatch) -> float:

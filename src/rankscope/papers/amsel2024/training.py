@@ -1,11 +1,10 @@
 """From cells to trained encoders: a group of amsel2024's cells, of any ranks, trained as one stack."""
 
 import math
-import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import cast
+from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int
@@ -26,8 +25,6 @@ from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import adamw_graphed
 from rankscope.training.precision import Precision
 from rankscope.training.state import Checkpoint
-
-PROBE_STEPS = 4
 
 Arranged = tuple[Float[Tensor, "member dim position"], Float[Tensor, "member dim position"]]
 """Points and answers as the program wants them."""
@@ -70,43 +67,21 @@ OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.1, depth_power=0.5, start=Start.LAST_
 """Trains every cell: see `experiments` for what was tried and measured."""
 
 
-def tasks(cells: Sequence[Cell]) -> list[Neighbors]:
-    """Each member's task."""
-    return [cast(Neighbors, cell.task) for cell in cells]
-
-
-def models(cells: Sequence[Cell]) -> list[Encoder]:
-    """Each member's model."""
-    return [cast(Encoder, cell.model) for cell in cells]
-
-
-def recipe(cell: Cell) -> Recipe:
-    """How a cell is trained."""
-    return cast(Recipe, cell.train)
-
-
-def together(cell: Cell) -> Hashable:
-    """What members of one stack must share: everything but rank and seed."""
-    return cell.task, models([cell])[0].replace(rank=1), cell.train
-
-
-def ticks(cell: Cell) -> int:
-    """Steps of a cell's training."""
-    return recipe(cell).steps
+EncoderCell = Cell[Neighbors, Encoder, Recipe]
 
 
 def train_group(
-    cells: Sequence[Cell],
+    cells: Sequence[EncoderCell],
     device: str,
     *,
     steps: int | None = None,
-    checkpoint: Checkpoint | None = None,
+    state: Path | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:
     """Train the cells side by side: their weights, and the loss of every step."""
-    train, stack = recipe(cells[0]), models(cells)
+    train, stack = cells[0].train, [cell.model for cell in cells]
     settings = train.replace(learning_rate=train.learning_rate * stack[0].layers ** -train.depth_power)
-    tokens = tasks(cells)[0].tokens
+    tokens = cells[0].task.tokens
     program = stacked_encoder.program_for(stack, tokens, device, train.precision.dtype)
     error_of = fused_squared_error if kernels.usable(device) else squared_error
 
@@ -126,7 +101,7 @@ def train_group(
             settings=settings,
             steps=steps,
             loss_scale=train.precision.loss_scale,
-            checkpoint=checkpoint,
+            checkpoint=None if state is None else Checkpoint(state),
             tick=tick,
         )
     return stacked_encoder.weights_of(leaves), history
@@ -139,21 +114,21 @@ def squared_error(
     return (output - answer).square().sum(1).mean(1)
 
 
-def arranged(cells: Sequence[Cell], pair: Pair, program: Program) -> Arranged:
+def arranged(cells: Sequence[EncoderCell], pair: Pair, program: Program) -> Arranged:
     """Both arrays of a batch as the program wants them."""
     points, answers = pair
-    stack = models(cells)
+    stack = [cell.model for cell in cells]
     return stacked_encoder.arrange(stack, points, program), stacked_encoder.arrange(stack, answers, program)
 
 
 def _drawn_there(
-    cells: Sequence[Cell], size: int, program: Program, device: str
+    cells: Sequence[EncoderCell], size: int, program: Program, device: str
 ) -> Callable[[Int[Tensor, "1"]], Arranged]:
     """Batches drawn on the device by (seed, step) alone; members of one seed share them, whatever their rank."""
-    task = tasks(cells)[0]
+    task = cells[0].task
     seeds = sorted({cell.seed for cell in cells})
     keys = torch.tensor([stream_seed(seed, "neighbors") % 2**31 for seed in seeds], device=device)
-    wanted = [token_first(program.way, model.rank) for model in models(cells)]
+    wanted = [token_first(program.way, cell.model.rank) for cell in cells]
     orders = sorted(set(wanted))
     rows = [
         seeds.index(cell.seed) + len(seeds) * orders.index(order)
@@ -175,12 +150,12 @@ def _drawn_there(
     return batch_at
 
 
-def start_of(cells: Sequence[Cell], device: str) -> Weights:
+def start_of(cells: Sequence[EncoderCell], device: str) -> Weights:
     """The initial weights of a group, by its recipe."""
-    task, start = tasks(cells)[0], recipe(cells[0]).start
-    reaches = start is Start.LAST_LAYER and models(cells)[0].layers > 1
+    task, start = cells[0].task, cells[0].train.start
+    reaches = start is Start.LAST_LAYER and cells[0].model.layers > 1
     return stacked_encoder.init(
-        models(cells),
+        [cell.model for cell in cells],
         [cell.seed for cell in cells],
         tokens=task.tokens,
         last_scale=1.0 if start is Start.PYTORCH else mean_cosine(task),
@@ -190,42 +165,11 @@ def start_of(cells: Sequence[Cell], device: str) -> Weights:
     )
 
 
-def batch(cells: Sequence[Cell], size: int, *names: str | int, device: str) -> Pair:
+def batch(cells: Sequence[EncoderCell], size: int, *names: str | int, device: str) -> Pair:
     """A batch a member, from its seed's stream `names`; members of one seed share it, whatever their rank."""
     of_seed = {cell.seed: cell for cell in cells}
     drawn = {
-        seed: sample(tasks([cell])[0], size, stream(seed, *names, device=device))
-        for seed, cell in of_seed.items()
+        seed: sample(cell.task, size, stream(seed, *names, device=device)) for seed, cell in of_seed.items()
     }
     each = [drawn[cell.seed] for cell in cells]
     return torch.stack([one.points for one in each]), torch.stack([one.answer for one in each])
-
-
-def seconds_per_step(cells: Sequence[Cell], device: str, *, steps: int = PROBE_STEPS) -> float:
-    """Time of one step of the group."""
-    return timed(lambda steps, tick: train_group(cells, device, steps=steps, tick=tick), device, steps)
-
-
-def timed(train: Callable[[int, Callable[[], None]], object], device: str, steps: int = PROBE_STEPS) -> float:
-    """Time of a step of a training, after one to warm up; infinite where the device's memory is too small.
-
-    train   is handed how many steps to do and what to call after each
-    """
-    times: list[float] = []
-
-    def tick() -> None:
-        if len(times) in (0, steps):
-            synchronize(device)
-        times.append(time.perf_counter())
-
-    try:
-        train(steps + 1, tick)
-    except torch.OutOfMemoryError:
-        return float("inf")
-    return (times[-1] - times[0]) / steps
-
-
-def synchronize(device: str) -> None:
-    """Wait for what the device still has to do."""
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)

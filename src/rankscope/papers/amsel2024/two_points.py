@@ -6,7 +6,8 @@ connection, biases, an MLP or more points, so figure 1's encoders are not compar
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import cast
+from functools import partial
+from pathlib import Path
 
 import torch
 from jaxtyping import Int
@@ -18,64 +19,69 @@ from rankscope.core.streams import stream, stream_seed
 from rankscope.ensembles import head_sum
 from rankscope.ensembles.head_sum import HeadSum, Weights
 from rankscope.kernels.normals import normals
-from rankscope.lab import Cell, Outcome
+from rankscope.lab import Cell, Outcome, Trainer
+from rankscope.lab.trainer import Tick, nothing
 from rankscope.linalg.sphere import orthonormalized
-from rankscope.papers.amsel2024.training import timed
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
 from rankscope.theory.heads.lower_bound import error_floor
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import adamw_graphed
+from rankscope.training.state import Checkpoint
 
 TEST_SAMPLES = 8192
 
 
-def together(cell: Cell) -> Hashable:
-    """Members of a stack differ in the seed only."""
-    return cell.task, cell.model, cell.train
+PointsCell = Cell[Neighbors, HeadSum, AdamW]
 
 
-def ticks(cell: Cell) -> int:
-    """Steps of a cell's training."""
-    return cast(AdamW, cell.train).steps
+class TwoPointsTrainer(Trainer[Neighbors, HeadSum, AdamW, Weights]):
+    """Heads that are trained side by side, and compared with the floor."""
 
+    def shape_key(self, cell: PointsCell) -> Hashable:
+        """Members of a stack differ in the seed only."""
+        return cell.task, cell.model, cell.train
 
-def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> list[Outcome]:
-    """Train the cells side by side and compare each with the floor."""
-    weights, _ = _train(cells, device, None, tick)
-    model = cast(HeadSum, cells[0].model)
-    test = _batch(cells, TEST_SAMPLES, device, "two points test")
-    with torch.no_grad():
-        errors = _losses(weights, test).tolist()
-    floor = error_floor(model.dim, model.rank, model.heads, "any")
-    return [Outcome([{"error": error, "floor": floor, "heads": model.heads}]) for error in errors]
+    def steps(self, cell: PointsCell) -> int:
+        """Steps of the training."""
+        return cell.train.steps
 
+    def train(
+        self,
+        cells: Sequence[PointsCell],
+        device: str,
+        *,
+        steps: int | None = None,
+        state: Path | None = None,
+        tick: Tick = nothing,
+    ) -> Weights:
+        """On a GPU the step is a graph, and draws its batch there."""
+        train = cells[0].train
+        start = head_sum.init(cells[0].model, [cell.seed for cell in cells], device=device)
+        fit: Callable[..., tuple[Weights, Tensor]]
+        if kernels.usable(device):
+            fit = partial(adamw_graphed, batch_at=_drawn_there(cells, train.batch, device))
+        else:
+            fit = partial(adamw, batch_at=lambda step: _batch(cells, train.batch, device, "two points", step))
+        checkpoint = None if state is None else Checkpoint(state)
+        return fit(start, losses_of=_losses, settings=train, steps=steps, checkpoint=checkpoint, tick=tick)[0]
 
-def seconds_per_step(cells: Sequence[Cell], device: str) -> float:
-    """Time of one step of the group."""
-    return timed(lambda steps, tick: _train(cells, device, steps, tick), device)
-
-
-def _train(
-    cells: Sequence[Cell], device: str, steps: int | None, tick: Callable[[], None]
-) -> tuple[Weights, Tensor]:
-    """On a GPU the step is a graph, and draws its batch there."""
-    train = cast(AdamW, cells[0].train)
-    start = head_sum.init(cast(HeadSum, cells[0].model), [cell.seed for cell in cells], device=device)
-    if kernels.usable(device):
-        drawn_there = _drawn_there(cells, train.batch, device)
-        return adamw_graphed(start, drawn_there, _losses, train, steps=steps, tick=tick)
-
-    def batch_at(step: int) -> NeighborsBatch:
-        return _batch(cells, train.batch, device, "two points", step)
-
-    return adamw(start, batch_at, _losses, train, steps=steps, tick=tick)
+    def measure(
+        self, cells: Sequence[PointsCell], trained: Weights, device: str, *, tick: Tick = nothing
+    ) -> list[Outcome]:
+        """The error on new samples, and the floor."""
+        model = cells[0].model
+        test = _batch(cells, TEST_SAMPLES, device, "two points test")
+        with torch.no_grad():
+            errors = _losses(trained, test).tolist()
+        floor = error_floor(model.dim, model.rank, model.heads, "any")
+        return [Outcome([{"error": error, "floor": floor, "heads": model.heads}]) for error in errors]
 
 
 def _drawn_there(
-    cells: Sequence[Cell], size: int, device: str
+    cells: Sequence[PointsCell], size: int, device: str
 ) -> Callable[[Int[Tensor, "1"]], NeighborsBatch]:
     """Batches by (seed, step) alone, drawn on the device."""
-    task = cast(Neighbors, cells[0].task)
+    task = cells[0].task
     keys = torch.tensor([stream_seed(cell.seed, "two points") % 2**31 for cell in cells], device=device)
 
     def batch_at(step: Int[Tensor, "1"]) -> NeighborsBatch:
@@ -87,8 +93,8 @@ def _drawn_there(
     return batch_at
 
 
-def _batch(cells: Sequence[Cell], size: int, device: str, *names: str | int) -> NeighborsBatch:
-    task = cast(Neighbors, cells[0].task)
+def _batch(cells: Sequence[PointsCell], size: int, device: str, *names: str | int) -> NeighborsBatch:
+    task = cells[0].task
     drawn = [sample(task, size, stream(cell.seed, *names, device=device)) for cell in cells]
     return NeighborsBatch(
         *(

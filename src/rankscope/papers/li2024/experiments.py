@@ -1,16 +1,11 @@
 """li2024's experiments at three scales. Every setting that the paper leaves open is chosen here, once."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
-from rankscope.ensembles.one_layer import TRAINED, Init, OneLayer, Output
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
-from rankscope.measure.updates import alignment
-from rankscope.papers.li2024.measurement import Examiner, course_records
-from rankscope.papers.li2024.training import seconds_per_step, seeds, ticks, together, train_group
+from rankscope.ensembles.one_layer import Init, OneLayer, Output
+from rankscope.lab import Experiment, Grid, Scale
+from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns
 from rankscope.training.sgd import Sgd
 
@@ -51,8 +46,6 @@ MODEL = OneLayer(
     output=Output.SHARED,
 )
 TRAIN = Sgd(steps=300, batch=32, learning_rate=1.0)
-
-FIGURE_2_STEPS = (1, 10, 20, 30)
 
 SEEDS = {Scale.SMOKE: (3, 2), Scale.QUICK: (20, 8), Scale.PAPER: (100, 40)}
 """Seeds of the regime experiment, and of every sweep."""
@@ -96,37 +89,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 """One choice changed at a time, and one other regime: how far each verdict depends on them."""
 
 
-def run_group(
-    cells: Sequence[Cell], device: str, tick: Callable[[], None], *, records_at: Sequence[int], arrays: bool
-) -> list[Outcome]:
-    """Train a group and measure it at the chosen steps and at the last."""
-    trajectory = train_group(cells, device, keep={*records_at, *FIGURE_2_STEPS}, tick=tick)
-    examiner = Examiner(cells, trajectory.at[0], device)
-    last = max(trajectory.at)
-    measured = [
-        examiner.records(step, trajectory.at[step]) for step in sorted({*records_at, last}) if step <= last
-    ]
-    measured.append(course_records(trajectory))
-    outcomes = []
-    for member in range(len(seeds(cells))):
-        records = [record for rows in measured for record in rows[member]]
-        kept = {}
-        if arrays:
-            for step, weights in trajectory.at.items():
-                for name in TRAINED:
-                    update = (weights[name] - trajectory.at[0][name])[member]
-                    kept[f"sigma/{name}/{step}"] = torch.linalg.svdvals(update.cpu())
-            start, end = trajectory.at[0]["w_o"], trajectory.at[last]["w_o"]
-            for tag, rows in (("start", start), ("end", end), ("update", end - start)):
-                kept[f"neurons/{tag}"] = torch.linalg.vector_norm(rows[member], dim=-1)
-            for name in ("w_q", "w_k", "w_v"):
-                update = trajectory.at[last][name] - trajectory.at[0][name]
-                kept[f"alignment/{name}"] = alignment(update, examiner.patterns)[member].clone()
-            kept["losses"] = trajectory.losses[:, member].clone()
-        outcomes.append(Outcome(records, kept))
-    return outcomes
-
-
 def experiments(scale: Scale) -> list[Experiment]:
     """All experiments of the paper at a scale."""
     many, few = SEEDS[scale]
@@ -142,10 +104,7 @@ def experiments(scale: Scale) -> list[Experiment]:
             model=MODEL,
             train=TRAIN.replace(**{"steps": steps, **train}),
             grid=grid,
-            run=partial(run_group, records_at=records_at, arrays=arrays),
-            together=together,
-            ticks=ticks,
-            probe=seconds_per_step,
+            trainer=OneLayerTrainer(tuple(records_at), arrays),
         )
 
     variants = {

@@ -17,8 +17,7 @@ from rankscope.lab.tidy import MEASUREMENT
 from rankscope.measure.attention_mass import attention_mass
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
 from rankscope.measure.updates import alignment, update_factors, with_update_rank
-from rankscope.papers.li2024.training import seeds, tasks
-from rankscope.tasks.patterns import PatternBatch, batches, frames
+from rankscope.tasks.patterns import PatternBatch, Patterns, batches, frames
 from rankscope.training.sgd import Trajectory
 
 RANKS = (1, 2, 5, 10, 20)
@@ -46,14 +45,17 @@ Measured = tuple[Mapping[str, Scalar], Columns]
 class Examiner:
     """Holds a group's test set and patterns, and measures its weights at any step."""
 
-    def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
+    def __init__(
+        self, cells: Sequence[Cell[Patterns]], start: Weights, device: str, test: PatternBatch | None = None
+    ) -> None:
+        tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
         self.start = start
-        self.test: PatternBatch = next(
-            batches(tasks(cells), seeds(cells), split="test", steps=1, batch=TEST_SAMPLES, device=device)
+        self.test = test or next(
+            batches(tasks, seeds, split="test", steps=1, batch=TEST_SAMPLES, device=device)
         )
         self.relevant = self.test.relevant()
         self.mass_start = self.contributions(start)[1]["mass"]
-        self.patterns = torch.stack(frames(tasks(cells), seeds(cells), device=device)).to(self.test.x.dtype)
+        self.patterns = torch.stack(frames(tasks, seeds, device=device)).to(self.test.x.dtype)
 
     def records(self, step: int, weights: Weights) -> list[list[Record]]:
         """The rows of every member."""

@@ -9,17 +9,15 @@ The rate is 1/layers with residuals and 3^(1 − layers) without (`training.rate
 0.05 is marked as not trained and enters no verdict.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from rankscope.ensembles.layered import Layered, Norm
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
+from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.experiments import TASK as ONE_LAYER_TASK
 from rankscope.papers.li2024.experiments import TRAIN
-from rankscope.papers.li2024.training import ticks
-from rankscope.studies.depth.measurement import Examiner
-from rankscope.studies.depth.training import final_weights, seconds_per_step, together, train_group
+from rankscope.studies.depth.measurement import measured
+from rankscope.studies.depth.trainer import LayeredTrainer
 
 TASK = ONE_LAYER_TASK.replace(dim=24)
 MODEL = Layered(dim=24, hidden=200, init_scale=0.2, init_noise=0.1)
@@ -40,23 +38,13 @@ HEADS = {Scale.SMOKE: (2,), Scale.QUICK: (1, 2, 4, 8), Scale.PAPER: (1, 2, 4, 8)
 STEPS = {Scale.SMOKE: 30, Scale.QUICK: 100, Scale.PAPER: 300}
 
 
-def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Outcome]:
-    """Train a group and measure it at the end."""
-    trajectory = train_group(cells, device, tick=progress)
-    examiner = Examiner(cells, trajectory.at[0], device)
-    return [Outcome(records) for records in examiner.records(final_weights(trajectory))]
-
-
 def experiments(scale: Scale) -> list[Experiment]:
     """The grid of depths and heads in two wirings, and every wiring at two layers of one head."""
     experiment = partial(
         Experiment,
         task=TASK,
         train=TRAIN.replace(steps=STEPS[scale]),
-        run=run_group,
-        together=together,
-        ticks=ticks,
-        probe=seconds_per_step,
+        trainer=LayeredTrainer(measured),
     )
     seeds = range(SEEDS[scale])
     both = {name: WIRINGS[name] for name in (PLAIN, FULL)}

@@ -21,8 +21,6 @@ from rankscope.measure import scores
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation
 from rankscope.measure.updates import update_factors, with_update_rank
 from rankscope.papers.li2024.measurement import CONVERGED_LOSS, LETTERS, Columns
-from rankscope.papers.li2024.training import seeds, tasks
-from rankscope.studies.depth.training import models
 from rankscope.tasks.patterns import PatternBatch, batches
 
 KINDS = {**LETTERS, "w_p": "p"}
@@ -40,13 +38,21 @@ ORDERS = ("smallest", "random", "largest")
 TEST_SAMPLES = 128
 
 
+def measured(
+    cells: Sequence[Cell], start: Weights, end: Weights, device: str
+) -> list[list[dict[str, Scalar]]]:
+    """The records of each member of a group."""
+    return Examiner(cells, start, device).records(end)
+
+
 class Examiner:
     """Holds a group's start and test set, and measures its trained weights."""
 
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
-        self.model, self.start, self.seeds = models(cells)[0], start, seeds(cells)
+        self.model, self.start = cells[0].model, start
+        self.tasks, self.seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
         self.test: PatternBatch = next(
-            batches(tasks(cells), self.seeds, split="test", steps=1, batch=TEST_SAMPLES, device=device)
+            batches(self.tasks, self.seeds, split="test", steps=1, batch=TEST_SAMPLES, device=device)
         )
 
     @property

@@ -9,18 +9,15 @@ A run that diverged counts with the loss 1 of a model that answers nothing; one 
 0.05 counts with all its steps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from rankscope.ensembles.one_layer import TRAINED
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
+from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.experiments import TASK, TRAIN
-from rankscope.papers.li2024.measurement import converged_step
-from rankscope.papers.li2024.training import ticks, trains
-from rankscope.studies.lora.training import Adapted, seconds_per_step, together, train_group
+from rankscope.studies.lora.trainer import Adapted, AdapterTrainer
 from rankscope.studies.relevant.experiments import CLASSIFIER, voting
-from rankscope.studies.relevant.measurement import Examiner
 
 RATES = {Scale.SMOKE: (1.0, 2.0), Scale.QUICK: (1.0, 2.0, 4.0, 8.0), Scale.PAPER: (0.5, 1.0, 2.0, 4.0, 8.0)}
 FULL = "full"
@@ -42,30 +39,6 @@ MANY_PATTERNS = {Scale.SMOKE: (2,), Scale.QUICK: (4, 8), Scale.PAPER: (4, 6, 8)}
 MANY_RANKS = {Scale.SMOKE: (1, 2), Scale.QUICK: (1, 2, 4, 8), Scale.PAPER: (1, 2, 3, 4, 6, 8, 20)}
 """With more patterns training takes longer, and needs k and k/2 among the ranks."""
 
-DIVERGED_LOSS = 1.0
-
-
-def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> list[Outcome]:
-    """Train a group and measure how it ends and how long it took."""
-    trajectory, end = train_group(cells, device, tick=tick)
-    loss = Examiner(cells, trajectory.at[0], device).loss(end)
-    diverged = ~loss.isfinite()
-    needed = converged_step(trajectory.losses).nan_to_num(trains(cells)[0].steps)
-    return [
-        Outcome(
-            [
-                {
-                    "step": len(trajectory.losses),
-                    "loss": DIVERGED_LOSS if diverged[member] else loss[member].item(),
-                    "diverged": bool(diverged[member]),
-                    "converged_step": needed[member].item(),
-                }
-            ],
-            {"losses": trajectory.losses[:, member].cpu().clone()},
-        )
-        for member in range(len(cells))
-    ]
-
 
 def experiments(scale: Scale) -> list[Experiment]:
     """Rank against learning rate; adapters on some of the weights; and more patterns."""
@@ -73,10 +46,7 @@ def experiments(scale: Scale) -> list[Experiment]:
         Experiment,
         task=TASK,
         model=Adapted(**{field: getattr(CLASSIFIER, field) for field in type(CLASSIFIER).model_fields}),
-        run=run_group,
-        together=together,
-        ticks=ticks,
-        probe=seconds_per_step,
+        trainer=AdapterTrainer(),
     )
     few, many = TRAIN.replace(steps=STEPS[scale]), TRAIN.replace(steps=MANY_STEPS[scale])
     judged = range(SEEDS[scale], 2 * SEEDS[scale])

@@ -8,54 +8,43 @@ instead of 200, where five other seeds alone make it differ at 11 %.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
-from functools import partial
+from dataclasses import dataclass, fields
 
 import torch
 
 from rankscope.ensembles.one_layer import Weights
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
-from rankscope.papers.li2024.experiments import FIGURE_2_STEPS
-from rankscope.papers.li2024.measurement import Examiner, course_records
-from rankscope.papers.li2024.training import seconds_per_step, seeds, tasks, ticks, together, train_group
+from rankscope.lab import Experiment, Grid, Scale
+from rankscope.papers.li2024.measurement import Examiner
+from rankscope.papers.li2024.trainer import OneLayerCell, OneLayerTrainer
 from rankscope.studies.phases.maps import MAPS, PhaseMap
-from rankscope.tasks.patterns import CHUNK, PatternBatch, batches, frames
+from rankscope.tasks.patterns import CHUNK, PatternBatch, batches
 
 SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 3, Scale.PAPER: 12}
 STEPS = {Scale.SMOKE: 30, Scale.QUICK: 300, Scale.PAPER: 300}
 TEST_SAMPLES = {Scale.SMOKE: 64, Scale.QUICK: 256, Scale.PAPER: 512}
 
 
-class Surveyor(Examiner):
-    """An examiner whose test set is put together from small batches, all of which are drawn anyway."""
+@dataclass(frozen=True)
+class SurveyTrainer(OneLayerTrainer):
+    """The paper's model, measured at the end on a smaller test set of so many samples."""
 
-    def __init__(self, cells: Sequence[Cell], start: Weights, device: str, samples: int) -> None:
+    samples: int = 0
+
+    def examiner(self, cells: Sequence[OneLayerCell], start: Weights, device: str) -> Examiner:
+        """One whose test set is put together from small batches, all of which are drawn anyway."""
         drawn = list(
             batches(
-                tasks(cells), seeds(cells), split="test", steps=CHUNK, batch=samples // CHUNK, device=device
+                [cell.task for cell in cells],
+                [cell.seed for cell in cells],
+                split="test",
+                steps=CHUNK,
+                batch=self.samples // CHUNK,
+                device=device,
             )
         )
-        self.start = start
-        self.test = PatternBatch(
-            *(
-                torch.cat([getattr(part, field.name) for part in drawn], dim=1)
-                for field in fields(PatternBatch)
-            )
-        )
-        self.relevant = self.test.relevant()
-        self.mass_start = self.contributions(start)[1]["mass"]
-        self.patterns = torch.stack(frames(tasks(cells), seeds(cells), device=device)).to(self.test.x.dtype)
-
-
-def run_group(cells: Sequence[Cell], device: str, tick: Progress, *, samples: int) -> list[Outcome]:
-    """Train a group and measure it at the end, in the rows of the paper's own experiments."""
-    trajectory = train_group(cells, device, keep=FIGURE_2_STEPS, tick=tick)
-    last = max(trajectory.at)
-    records = Surveyor(cells, trajectory.at[0], device, samples).records(last, trajectory.at[last])
-    return [
-        Outcome([*at_end, *course])
-        for at_end, course in zip(records, course_records(trajectory), strict=True)
-    ]
+        names = [field.name for field in fields(PatternBatch)]
+        test = PatternBatch(*(torch.cat([getattr(part, name) for part in drawn], dim=1) for name in names))
+        return Examiner(cells, start, device, test)
 
 
 def experiments(scale: Scale) -> list[Experiment]:
@@ -67,10 +56,7 @@ def experiments(scale: Scale) -> list[Experiment]:
             f"li2024/phases_{phase.name}",
             *phase.parts({"steps": STEPS[scale]}),
             grid=Grid(seed=range(SEEDS[scale]), **axes),
-            run=partial(run_group, samples=TEST_SAMPLES[scale]),
-            together=together,
-            ticks=ticks,
-            probe=seconds_per_step,
+            trainer=SurveyTrainer(samples=TEST_SAMPLES[scale]),
         )
 
     return [experiment(phase) for phase in MAPS.values()]

@@ -3,17 +3,15 @@
 The one-layer model is the paper's, trained as in its own experiments. The encoders are those of `depth`, in two wirings.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
+from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.experiments import STEPS, TASK, TRAIN
-from rankscope.papers.li2024.training import ticks
 from rankscope.studies.depth.experiments import FULL, MODEL, PLAIN, WIRINGS
 from rankscope.studies.depth.experiments import STEPS as ENCODER_STEPS
 from rankscope.studies.depth.experiments import TASK as ENCODER_TASK
-from rankscope.studies.depth.training import final_weights, seconds_per_step, together, train_group
-from rankscope.studies.pruning.measurement import Examiner
+from rankscope.studies.depth.trainer import LayeredTrainer
+from rankscope.studies.pruning.measurement import measured
 
 SEEDS = {Scale.SMOKE: (2, 2), Scale.QUICK: (12, 5), Scale.PAPER: (60, 30)}
 """Seeds of the one-layer model, and of the encoders."""
@@ -26,17 +24,10 @@ SIZES = {
 """Of the encoders."""
 
 
-def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Outcome]:
-    """Train a group and prune it by every score."""
-    trajectory = train_group(cells, device, tick=progress)
-    examiner = Examiner(cells, trajectory.at[0], device)
-    return [Outcome(records) for records in examiner.records(final_weights(trajectory))]
-
-
 def experiments(scale: Scale) -> list[Experiment]:
     """Neurons of one layer; neurons and heads of two."""
     many, few = SEEDS[scale]
-    experiment = partial(Experiment, run=run_group, together=together, ticks=ticks, probe=seconds_per_step)
+    experiment = partial(Experiment, trainer=LayeredTrainer(measured))
     encoders = {f"two layers, {name}": WIRINGS[name] for name in (PLAIN, FULL)}
     return [
         experiment(

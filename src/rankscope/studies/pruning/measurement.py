@@ -19,8 +19,6 @@ from rankscope.lab.experiment import Scalar
 from rankscope.measure import scores
 from rankscope.measure.neurons import Order, pruned_mask
 from rankscope.papers.li2024.measurement import CONVERGED_LOSS, LIKE_FULL
-from rankscope.papers.li2024.training import seeds, tasks
-from rankscope.studies.depth.training import models
 from rankscope.tasks.patterns import PatternBatch, batches
 
 NEURON_FRACTIONS = tuple(round(0.05 * step, 2) for step in range(1, 17))
@@ -47,14 +45,22 @@ class Score(StrEnum):
     LARGEST = "magnitude, largest first"
 
 
+def measured(
+    cells: Sequence[Cell], start: Weights, end: Weights, device: str
+) -> list[list[dict[str, Scalar]]]:
+    """The records of each member of a group."""
+    return Examiner(cells, start, device).records(end)
+
+
 class Examiner:
     """Holds a group's start, test set and calibration set, and prunes its trained weights."""
 
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
-        self.model, self.start, self.seeds = models(cells)[0], start, seeds(cells)
+        self.model, self.start = cells[0].model, start
+        self.tasks, self.seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
 
         def drawn(split: str, samples: int) -> PatternBatch:
-            return next(batches(tasks(cells), self.seeds, split=split, steps=1, batch=samples, device=device))
+            return next(batches(self.tasks, self.seeds, split=split, steps=1, batch=samples, device=device))
 
         self.test, self.calibration = drawn("test", TEST_SAMPLES), drawn("calibration", CALIBRATION_SAMPLES)
 

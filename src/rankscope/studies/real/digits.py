@@ -44,12 +44,10 @@ class Digits(Config):
     """The remainder of the digit modulo `classes`.
 
     test      how many images are held out, from pretraining too
-    missing   what the machine lacks, if it lacks something: nothing is run then
     """
 
     test: int = Field(ge=1)
     classes: int = Field(default=CLASSES, ge=2, le=KINDS)
-    missing: str | None = None
 
 
 class SmallVit(Config):

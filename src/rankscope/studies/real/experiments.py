@@ -10,24 +10,17 @@ The longer training of paper has lower ones: SGD at 0.05 loses again what it lea
 from 5e-4 to 2e-3.
 """
 
-import logging
-import time
-from collections.abc import Callable, Hashable, Sequence
-from functools import cache, partial
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
-from rankscope.core import Config
-from rankscope.lab import MISSING, Cell, Experiment, Grid, Outcome, Progress, Scale
+from rankscope.lab import Experiment, Grid, Scale
 from rankscope.studies.real import digits, sentences
 from rankscope.studies.real.assets import missing, missing_digits
 from rankscope.studies.real.digits import Digits, SmallVit
-from rankscope.studies.real.measurement import EVALUATIONS, examine
 from rankscope.studies.real.sentences import MiniLm, Reviews
-from rankscope.studies.real.subjects import DIGITS, SENTENCES, Subject
-from rankscope.studies.real.training import FineTune, Optimizer, Trial, fine_tune
-
-Prepare = Callable[[Any, Any, FineTune, int, str], Trial]
-"""From task, model, training, seed and device to what a cell needs."""
+from rankscope.studies.real.subjects import DIGITS, SENTENCES
+from rankscope.studies.real.trainer import FineTuner
+from rankscope.studies.real.training import FineTune, Optimizer
 
 SENTENCE_SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 3, Scale.PAPER: 8}
 
@@ -72,66 +65,21 @@ DIGIT_RATES = {Optimizer.SGD: 0.1, Optimizer.ADAMW: 1e-3}
 CLASS_COUNTS = {Scale.SMOKE: (2, 8), Scale.QUICK: (2, 8), Scale.PAPER: (2, 4, 8)}
 
 
-def run_group(prepare: Prepare, cells: Sequence[Cell], device: str, tick: Progress) -> list[Outcome]:
-    """Fine-tune and examine the cells, one after the other."""
-    return [run_cell(prepare, cell, device, tick) for cell in cells]
-
-
-def run_cell(prepare: Prepare, cell: Cell, device: str, tick: Progress) -> Outcome:
-    """One fine-tuning and its measurements; a record that says what is missing where something is."""
-    task, train = _parts(cell)
-    if task.missing is not None:
-        return Outcome([{MISSING: task.missing}])
-    classifier, data, test = prepare(task, cell.model, train, cell.seed, device)
-    start = {name: value.detach().clone() for name, value in classifier.encoder.named_parameters()}
-    fine_tune(classifier, data, train, tick=tick)
-    return examine(classifier, start, test, tick=tick)
-
-
-def probe(prepare: Prepare, cells: Sequence[Cell], device: str) -> float:
-    """Seconds of one step of every cell."""
-    seconds = 0.0
-    for cell in cells:
-        task, train = _parts(cell)
-        seconds += 0.0 if task.missing else seconds_per_step(prepare, task, cell.model, train, device)
-    return seconds
-
-
-@cache
-def seconds_per_step(prepare: Prepare, task: Config, model: Config, train: FineTune, device: str) -> float:
-    """Time of one training step, after one to warm up."""
-    single = train.replace(steps=1, pretraining=0)
-    classifier, data, _ = prepare(task, model, single, 0, device)
-    fine_tune(classifier, data, single)
-    start = time.perf_counter()
-    fine_tune(classifier, data, single)
-    return time.perf_counter() - start
-
-
-def together(cell: Cell) -> Hashable:
-    """Every cell runs alone: its model is large enough to fill a core."""
-    return cell.key()
-
-
-def ticks(cell: Cell) -> int:
-    """Steps and evaluations of a cell."""
-    return _parts(cell)[1].steps + EVALUATIONS
-
-
 def experiments(scale: Scale) -> Sequence[Experiment]:
-    """Fine-tuning with either optimizer on sentences and on digits; where something is missing, a run that only says so."""
+    """Fine-tuning with either optimizer on sentences and on digits."""
     return [
-        _experiment(
-            SENTENCES,
-            REVIEWS[scale].replace(missing=missing()),
+        Experiment(
+            SENTENCES.experiment,
+            REVIEWS[scale],
             MINI_LM[scale],
             SENTENCE_TRAINING[scale],
             Grid(seed=range(SENTENCE_SEEDS[scale]), optimizer=_optimizers(SENTENCE_RATES[scale])),
-            sentences.prepare,
+            FineTuner(sentences.prepare),
+            missing,
         ),
-        _experiment(
-            DIGITS,
-            Digits(test=TEST_IMAGES[scale], missing=missing_digits()),
+        Experiment(
+            DIGITS.experiment,
+            Digits(test=TEST_IMAGES[scale]),
             VIT[scale],
             DIGIT_TRAINING[scale],
             Grid(
@@ -139,38 +87,11 @@ def experiments(scale: Scale) -> Sequence[Experiment]:
                 optimizer=_optimizers(DIGIT_RATES),
                 classes=CLASS_COUNTS[scale],
             ),
-            digits.prepare,
+            FineTuner(digits.prepare),
+            missing_digits,
         ),
     ]
 
 
-def _experiment(
-    subject: Subject, task: Reviews | Digits, model: Config, train: FineTune, grid: Grid, prepare: Prepare
-) -> Experiment:
-    if task.missing is not None:
-        _say(f"{subject.experiment} is not run: {task.missing}.")
-    return Experiment(
-        name=subject.experiment,
-        task=task,
-        model=model,
-        train=train,
-        grid=grid,
-        run=partial(run_group, prepare),
-        together=together,
-        ticks=ticks,
-        probe=partial(probe, prepare),
-    )
-
-
 def _optimizers(rates: dict[Optimizer, float]) -> dict[str, dict[str, Any]]:
     return {name.value: {"optimizer": name, "learning_rate": rate} for name, rate in rates.items()}
-
-
-@cache
-def _say(line: str) -> None:
-    """Tell whoever runs the paper, once."""
-    logging.getLogger(__name__).warning(line)
-
-
-def _parts(cell: Cell) -> tuple[Reviews | Digits, FineTune]:
-    return cast("Reviews | Digits", cell.task), cast(FineTune, cell.train)

@@ -26,14 +26,12 @@ class Reviews(Config):
     """Movie-review snippets of at most `longest` tokens; positive or negative, what is rated between ±1 left out.
 
     test, train   how many are held out, and how many of the others are trained on (all of them if not given)
-    missing       what the machine lacks, if it lacks something: nothing is run then
     """
 
     longest: int = Field(ge=4, le=512)
     test: int = Field(ge=1)
     train: int | None = Field(default=None, ge=1)
     least_rating: float = Field(default=1.0, gt=0)
-    missing: str | None = None
 
 
 class MiniLm(Config):

@@ -99,9 +99,14 @@ def shuffled(items: Sequence[Item], size: int, seed: int, *purpose: str) -> Iter
 
 
 def fine_tune(
-    classifier: Classifier, data: Iterator[Batch], train: FineTune, *, tick: Callable[[], None] = lambda: None
+    classifier: Classifier,
+    data: Iterator[Batch],
+    train: FineTune,
+    *,
+    steps: int | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Train every parameter in place; the loss of every step."""
+    """Train every parameter in place, for fewer `steps` if told so; the loss of every step."""
     parameters = list(classifier.parameters())
     optimizer: torch.optim.Optimizer
     if train.optimizer is Optimizer.SGD:
@@ -109,7 +114,7 @@ def fine_tune(
     else:
         optimizer = torch.optim.AdamW(parameters, lr=train.learning_rate, weight_decay=0.0, fused=True)
     losses = []
-    for step in range(train.steps):
+    for step in range(train.steps if steps is None else steps):
         for group in optimizer.param_groups:
             group["lr"] = train.learning_rate * warmup_cosine(step, train.steps, WARMUP)
         batch = next(data)

@@ -4,17 +4,14 @@ The loss is the hinge of Weston and Watkins, averaged over the rivals; each neur
 multiple of k next to 32, so that every pattern wins equally often. One output vector a with two signs is the case k = 2.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from rankscope.ensembles.many_class import ManyClass
-from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
+from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
-from rankscope.papers.li2024.measurement import converged_step
-from rankscope.papers.li2024.training import ticks
-from rankscope.studies.relevant.measurement import Examiner
-from rankscope.studies.relevant.training import seconds_per_step, start, together, train_from
+from rankscope.studies.relevant.trainer import VoteTrainer
 
 CLASSIFIER = ManyClass(**{name: getattr(MODEL, name) for name in type(MODEL).model_fields})
 
@@ -38,27 +35,6 @@ def voting(patterns: int, classes: int) -> Mapping[str, Any]:
     }
 
 
-def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> list[Outcome]:
-    """Train a group and measure its end."""
-    before = start(cells, device)
-    trajectory = train_from(before, cells, device, tick=tick)
-    last = max(trajectory.at)
-    examiner = Examiner(cells, before, device)
-    records = examiner.records(last, trajectory.at[last])
-    converged = converged_step(trajectory.losses).tolist()
-    spectra = {
-        **{f"sigma/end/{name}": values for name, values in examiner.updates(trajectory.at[last]).items()},
-        **{f"sigma/first/{name}": values for name, values in examiner.first_updates().items()},
-    }
-    return [
-        Outcome(
-            [{**record, "converged_step": converged[member]}],
-            {name: values[member].cpu().clone() for name, values in spectra.items()},
-        )
-        for member, record in enumerate(records)
-    ]
-
-
 def experiments(scale: Scale) -> list[Experiment]:
     """The sweep over k with k classes, and patterns that share classes."""
     experiment = partial(
@@ -66,10 +42,7 @@ def experiments(scale: Scale) -> list[Experiment]:
         task=TASK,
         model=CLASSIFIER,
         train=TRAIN.replace(steps=STEPS[scale]),
-        run=run_group,
-        together=together,
-        ticks=ticks,
-        probe=seconds_per_step,
+        trainer=VoteTrainer(),
     )
     seeds = range(SEEDS[scale])
     as_many = {count: voting(count, count) for count in PATTERNS[scale]}

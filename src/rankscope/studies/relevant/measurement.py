@@ -15,8 +15,6 @@ from rankscope.linalg.truncation import Factors
 from rankscope.measure.neurons import large_neurons, magnitudes, separation
 from rankscope.measure.updates import update_factors, with_update_rank
 from rankscope.papers.li2024.measurement import LETTERS, TEST_SAMPLES
-from rankscope.papers.li2024.training import seeds, tasks
-from rankscope.studies.relevant.training import classes, models
 from rankscope.tasks.patterns import batches
 from rankscope.theory.updates.relevant import NEGLIGIBLE
 
@@ -33,13 +31,14 @@ class Examiner:
     """Holds a group's test set and its start, and measures what training made of it."""
 
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
+        tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
         self.start = start
-        self.patterns = torch.tensor([task.relevant_patterns for task in tasks(cells)], device=device)
-        self.classes = models(cells)[0].classes
+        self.patterns = torch.tensor([task.relevant_patterns for task in tasks], device=device)
+        self.classes = cells[0].model.classes
         most = int(self.patterns.max())
         samples = most * round(TEST_SAMPLES / most)
-        test = next(batches(tasks(cells), seeds(cells), split="test", steps=1, batch=samples, device=device))
-        self.x, self.winner = test.x, classes(cells, test)
+        test = next(batches(tasks, seeds, split="test", steps=1, batch=samples, device=device))
+        self.x, self.winner = test.x, test.winner % self.classes
 
     def records(self, step: int, weights: Weights) -> list[dict[str, Scalar]]:
         """One record a member."""

@@ -67,5 +67,5 @@ def test_a_cell_gives_the_same_records_again():
     for experiment in experiments(Scale.SMOKE):
         cell = experiment.cells()[0]
         if experiment.name.endswith(("majority", "random-features", "orthogonality")):
-            once, again = (experiment.run([cell], "cpu", lambda: None)[0].records for _ in range(2))
+            once, again = (experiment.trainer.run([cell], "cpu")[0].records for _ in range(2))
             assert once == again

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 
 from rankscope.core import Config
 from rankscope.core.streams import stream
-from rankscope.lab import Cell, Experiment, Grid, Outcome
+from rankscope.lab import Cell, Computation, Experiment, Grid, Outcome
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.sphere import uniform_sphere
 from rankscope.papers.amsel2024.random_features.agreement import head_agreement
@@ -22,42 +23,42 @@ class Nothing(Config):
     """The model and the training of a computation."""
 
 
+@dataclass(frozen=True)
+class Computed(Computation[Config, Nothing, Nothing]):
+    """`records` makes the records of a cell; `work` is its cost in units of `reference_seconds`."""
+
+    records: Callable[[Cell], Records]
+    work: Callable[[Cell], float]
+
+    def shape_key(self, cell: Cell) -> Hashable:
+        """Nothing is gained by stacking: every cell is a group of its own."""
+        return cell.experiment, cell.point, cell.seed
+
+    def compute(self, cell: Cell) -> Outcome:
+        """The records alone."""
+        return Outcome(self.records(cell))
+
+    def seconds_per_step(self, cells: Sequence[Cell], device: str) -> float:
+        """By the cost of the cells."""
+        return reference_seconds() * sum(self.work(cell) for cell in cells)
+
+
 def computation(
     name: str,
     setting: Config,
     grid: Grid,
-    compute: Callable[[Cell], Records],
+    records: Callable[[Cell], Records],
     work: Callable[[Cell], float],
 ) -> Experiment:
-    """`compute` makes the records of a cell; `work` is its cost in units of `reference_seconds`."""
-
-    def run(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> list[Outcome]:
-        outcomes = []
-        for cell in cells:
-            outcomes.append(Outcome(compute(cell)))
-            tick()
-        return outcomes
-
-    def probe(cells: Sequence[Cell], device: str) -> float:
-        return reference_seconds() * sum(work(cell) for cell in cells)
-
+    """An experiment whose cells are computed from their setting and seed."""
     return Experiment(
         name=f"amsel2024/computed-{name}",
         task=setting,
         model=Nothing(),
         train=Nothing(),
         grid=grid,
-        run=run,
-        together=_alone,
-        ticks=lambda cell: 1,
-        probe=probe,
-        dtype=lambda cell: "float64",
+        trainer=Computed(records, work),
     )
-
-
-def _alone(cell: Cell) -> Hashable:
-    """Nothing is gained by stacking: every cell is a group of its own."""
-    return cell.experiment, cell.point, cell.seed
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,51 @@
+"""Encoders of any ranks, trained as one stack and measured on fresh samples."""
+
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.ensembles.encoder import Encoder, Weights
+from rankscope.lab import Outcome, Trainer
+from rankscope.lab.trainer import Tick, nothing
+from rankscope.papers.amsel2024.measurement import records
+from rankscope.papers.amsel2024.training import EncoderCell, Recipe, train_group
+from rankscope.tasks.neighbors import Neighbors
+
+Trained = tuple[Weights, Float[Tensor, "step member"]]
+"""The weights, and the loss of every step."""
+
+
+class EncoderTrainer(Trainer[Neighbors, Encoder, Recipe, Trained]):
+    """Stopped or killed, a training goes on from its last state."""
+
+    def shape_key(self, cell: EncoderCell) -> Hashable:
+        """Everything but rank and seed."""
+        return cell.task, cell.model.replace(rank=1), cell.train
+
+    def steps(self, cell: EncoderCell) -> int:
+        """Steps of the training."""
+        return cell.train.steps
+
+    def train(
+        self,
+        cells: Sequence[EncoderCell],
+        device: str,
+        *,
+        steps: int | None = None,
+        state: Path | None = None,
+        tick: Tick = nothing,
+    ) -> Trained:
+        """Train the cells side by side."""
+        return train_group(cells, device, steps=steps, state=state, tick=tick)
+
+    def measure(
+        self, cells: Sequence[EncoderCell], trained: Trained, device: str, *, tick: Tick = nothing
+    ) -> list[Outcome]:
+        """One record per member."""
+        return [Outcome([record]) for record in records(cells, *trained, device)]
+
+    def dtype(self, cell: EncoderCell) -> str:
+        """The recipe's precision."""
+        return cell.train.precision.value

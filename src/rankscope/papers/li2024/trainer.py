@@ -1,0 +1,158 @@
+"""The one-layer transformer, trained by plain gradient descent: a group of cells is one ensemble."""
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rankscope.ensembles import one_layer
+from rankscope.ensembles.one_layer import TRAINED, OneLayer, Weights
+from rankscope.lab import Cell, Outcome, Trainer
+from rankscope.lab.experiment import ModelT
+from rankscope.lab.trainer import Tick, TrainedT, nothing
+from rankscope.measure.updates import alignment
+from rankscope.papers.li2024.measurement import Examiner, course_records
+from rankscope.tasks.patterns import CHUNK, PatternBatch, Patterns, batches, batches_of_set
+from rankscope.training.sgd import Sgd, Trajectory, sgd
+
+FIGURE_2_STEPS = (1, 10, 20, 30)
+
+Gradients = Callable[[Weights, PatternBatch], tuple[Tensor, Weights]]
+"""The loss of each member on a batch, and its gradient in every trained weight."""
+
+
+class PatternTrainer(Trainer[Patterns, ModelT, Sgd, TrainedT]):
+    """Members on tasks of one shape. Their trainings take seconds, and keep no state."""
+
+    probe_steps = CHUNK  # as many batches are drawn at a time
+
+    def steps(self, cell: Cell[Patterns, ModelT, Sgd]) -> int:
+        """Steps of the training."""
+        return cell.train.steps
+
+    def task_key(self, cell: Cell[Patterns, ModelT, Sgd]) -> tuple[Hashable, ...]:
+        """What the tasks and the trainings of one ensemble share: every shape, and the kind of noise."""
+        task, train = cell.task, cell.train
+        return (
+            task.dim,
+            task.tokens,
+            task.patterns,
+            task.token_noise.kind,
+            train.steps,
+            train.batch,
+            train.samples,
+        )
+
+    def rate(self, cell: Cell[Patterns, ModelT, Sgd]) -> float:
+        """The learning rate."""
+        return cell.train.learning_rate
+
+    def descend(
+        self,
+        cells: Sequence[Cell[Patterns, ModelT, Sgd]],
+        device: str,
+        weights: Weights,
+        gradients: Gradients,
+        *,
+        steps: int | None,
+        keep: Collection[int] = (),
+        tick: Tick = nothing,
+    ) -> Trajectory:
+        """Gradient descent of all members on their batches: fresh ones, or those of a fixed set."""
+        train = cells[0].train
+        tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
+        count = train.steps if steps is None else steps
+        if train.samples is None:
+            data = batches(tasks, seeds, split="train", steps=count, batch=train.batch, device=device)
+        else:
+            data = batches_of_set(
+                tasks, seeds, samples=train.samples, steps=count, batch=train.batch, device=device
+            )
+        rates = torch.tensor([self.rate(cell) for cell in cells], device=device)
+        return sgd(weights, data, gradients, rates, keep=keep, tick=tick)
+
+
+OneLayerCell = Cell[Patterns, OneLayer, Sgd]
+
+
+def one_layer_key(model: OneLayer) -> tuple[Hashable, ...]:
+    """Every shape of the model: numbers may differ."""
+    return model.rank, model.value_rank, model.hidden, model.output.value
+
+
+@dataclass(frozen=True)
+class OneLayerTrainer(PatternTrainer[OneLayer, Trajectory]):
+    """The paper's model, measured at the chosen steps and at the last; `arrays` keeps what the figures draw."""
+
+    records_at: tuple[int, ...] = ()
+    arrays: bool = False
+
+    def shape_key(self, cell: OneLayerCell) -> Hashable:
+        """The shapes of task and model."""
+        return self.task_key(cell), one_layer_key(cell.model)
+
+    def train(
+        self,
+        cells: Sequence[OneLayerCell],
+        device: str,
+        *,
+        steps: int | None = None,
+        state: Path | None = None,
+        tick: Tick = nothing,
+    ) -> Trajectory:
+        """The losses, and the weights at the steps that are shown."""
+        start = one_layer.init(
+            [cell.model for cell in cells],
+            [cell.seed for cell in cells],
+            tokens=cells[0].task.tokens,
+            device=device,
+        )
+
+        def gradients(now: Weights, batch: PatternBatch) -> tuple[Tensor, Weights]:
+            return one_layer.hinge_gradients(now, batch.x, batch.labels)
+
+        keep = {*self.records_at, *FIGURE_2_STEPS}
+        return self.descend(cells, device, start, gradients, steps=steps, keep=keep, tick=tick)
+
+    def examiner(self, cells: Sequence[OneLayerCell], start: Weights, device: str) -> Examiner:
+        """Who measures the group."""
+        return Examiner(cells, start, device)
+
+    def measure(
+        self, cells: Sequence[OneLayerCell], trained: Trajectory, device: str, *, tick: Tick = nothing
+    ) -> list[Outcome]:
+        """The rows of every step that is measured, and of the training as a whole."""
+        examiner = self.examiner(cells, trained.at[0], device)
+        last = max(trained.at)
+        measured = [
+            examiner.records(step, trained.at[step])
+            for step in sorted({*self.records_at, last})
+            if step <= last
+        ]
+        measured.append(course_records(trained))
+        arrays = _arrays(trained, examiner) if self.arrays else [{} for _ in cells]
+        return [
+            Outcome([record for rows in measured for record in rows[member]], arrays[member])
+            for member in range(len(cells))
+        ]
+
+
+def _arrays(trained: Trajectory, examiner: Examiner) -> list[dict[str, Tensor]]:
+    """For each member: singular values of its updates, sizes of its neurons, alignments, and the losses."""
+    start, end = trained.at[0], trained.at[max(trained.at)]
+    whole = {
+        f"sigma/{name}/{step}": torch.linalg.svdvals((weights[name] - start[name]).cpu())
+        for step, weights in trained.at.items()
+        for name in TRAINED
+    }
+    for tag, rows in (("start", start["w_o"]), ("end", end["w_o"]), ("update", end["w_o"] - start["w_o"])):
+        whole[f"neurons/{tag}"] = torch.linalg.vector_norm(rows, dim=-1)
+    for name in ("w_q", "w_k", "w_v"):
+        whole[f"alignment/{name}"] = alignment(end[name] - start[name], examiner.patterns)
+    whole["losses"] = trained.losses.T
+    return [
+        {name: values[member].clone() for name, values in whole.items()}
+        for member in range(len(start["w_o"]))
+    ]

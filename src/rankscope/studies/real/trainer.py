@@ -1,0 +1,85 @@
+"""Fine-tuning of one model per cell, measured as the paper measures its own."""
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rankscope.core import Config
+from rankscope.lab import Cell, Outcome, Trainer
+from rankscope.lab.trainer import Tick, nothing
+from rankscope.studies.real.measurement import EVALUATIONS, Weights, examine
+from rankscope.studies.real.training import Batch, Classifier, FineTune, Trial, fine_tune
+
+Prepare = Callable[[Any, Any, FineTune, int, str], Trial]
+"""From task, model, training, seed and device to what a cell needs."""
+
+
+class Tuned(NamedTuple):
+    """A fine-tuned classifier, how its encoder began, and what was held out."""
+
+    classifier: Classifier
+    start: Weights
+    test: Sequence[Batch]
+
+
+@dataclass(frozen=True)
+class FineTuner(Trainer[Any, Any, FineTune, list[Tuned]]):
+    """Every cell runs alone: its model is large enough to fill a core."""
+
+    prepare: Prepare
+    stacked = False
+
+    def shape_key(self, cell: Cell[Any, Any, FineTune]) -> Hashable:
+        """No cell shares another's group."""
+        return cell.key()
+
+    def steps(self, cell: Cell[Any, Any, FineTune]) -> int:
+        """Steps and evaluations."""
+        return cell.train.steps + EVALUATIONS
+
+    def train(
+        self,
+        cells: Sequence[Cell[Any, Any, FineTune]],
+        device: str,
+        *,
+        steps: int | None = None,
+        state: Path | None = None,
+        tick: Tick = nothing,
+    ) -> list[Tuned]:
+        """Fine-tune one cell after the other. Their trainings are short, and keep no state."""
+        tuned = []
+        for cell in cells:
+            classifier, data, test = self.prepare(cell.task, cell.model, cell.train, cell.seed, device)
+            start = {name: value.detach().clone() for name, value in classifier.encoder.named_parameters()}
+            fine_tune(classifier, data, cell.train, steps=steps, tick=tick)
+            tuned.append(Tuned(classifier, start, test))
+        return tuned
+
+    def measure(
+        self,
+        cells: Sequence[Cell[Any, Any, FineTune]],
+        trained: list[Tuned],
+        device: str,
+        *,
+        tick: Tick = nothing,
+    ) -> list[Outcome]:
+        """Everything measured on each fine-tuned classifier."""
+        return [examine(one.classifier, one.start, one.test, tick=tick) for one in trained]
+
+    def seconds_per_step(self, cells: Sequence[Cell[Any, Any, FineTune]], device: str) -> float:
+        """Cells of equal settings are timed once."""
+        return sum(_seconds(self.prepare, cell.task, cell.model, cell.train, device) for cell in cells)
+
+
+@cache
+def _seconds(prepare: Prepare, task: Config, model: Config, train: FineTune, device: str) -> float:
+    """Time of one training step, after one to warm up."""
+    single = train.replace(steps=1, pretraining=0)
+    classifier, data, _ = prepare(task, model, single, 0, device)
+    fine_tune(classifier, data, single)
+    start = time.perf_counter()
+    fine_tune(classifier, data, single)
+    return time.perf_counter() - start

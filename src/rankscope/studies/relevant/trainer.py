@@ -1,0 +1,95 @@
+"""The one-layer transformer with k classes: the class of a sample is that of the pattern that wins."""
+
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
+
+from rankscope.ensembles import many_class
+from rankscope.ensembles.many_class import ManyClass
+from rankscope.ensembles.one_layer import Weights
+from rankscope.lab import Cell, Outcome
+from rankscope.lab.trainer import Tick, TrainedT, nothing
+from rankscope.papers.li2024.measurement import converged_step
+from rankscope.papers.li2024.trainer import PatternTrainer, one_layer_key
+from rankscope.studies.relevant.measurement import Examiner
+from rankscope.tasks.patterns import PatternBatch, Patterns
+from rankscope.training.sgd import Sgd, Trajectory
+
+ClassesT = TypeVar("ClassesT", bound=ManyClass)
+
+
+class ClassTrainer(PatternTrainer[ClassesT, TrainedT]):
+    """Members of as many classes, trained on the class of every sample."""
+
+    def shape_key(self, cell: Cell[Patterns, ClassesT, Sgd]) -> Hashable:
+        """Every shape. How many patterns vote may differ."""
+        return self.task_key(cell), one_layer_key(cell.model), cell.model.classes
+
+    def start(self, cells: Sequence[Cell[Patterns, ClassesT, Sgd]], device: str) -> Weights:
+        """The weights at step 0."""
+        return many_class.init(
+            [cell.model for cell in cells],
+            [cell.seed for cell in cells],
+            tokens=cells[0].task.tokens,
+            device=device,
+        )
+
+    def fit(
+        self,
+        cells: Sequence[Cell[Patterns, ClassesT, Sgd]],
+        device: str,
+        weights: Weights,
+        *,
+        steps: int | None,
+        tick: Tick,
+        gradients: Callable[[Weights, Tensor, Tensor], tuple[Tensor, Weights]] = many_class.hinge_gradients,
+    ) -> Trajectory:
+        """Train from the given weights."""
+        classes = cells[0].model.classes
+
+        def on_batch(now: Weights, batch: PatternBatch) -> tuple[Tensor, Weights]:
+            return gradients(now, batch.x, batch.winner % classes)
+
+        return self.descend(cells, device, weights, on_batch, steps=steps, tick=tick)
+
+
+class VoteTrainer(ClassTrainer[ManyClass, Trajectory]):
+    """Trained in full, and measured at the end."""
+
+    def train(
+        self,
+        cells: Sequence[Cell[Patterns, ManyClass, Sgd]],
+        device: str,
+        *,
+        steps: int | None = None,
+        state: Path | None = None,
+        tick: Tick = nothing,
+    ) -> Trajectory:
+        """The losses, the start and the end."""
+        return self.fit(cells, device, self.start(cells, device), steps=steps, tick=tick)
+
+    def measure(
+        self,
+        cells: Sequence[Cell[Patterns, ManyClass, Sgd]],
+        trained: Trajectory,
+        device: str,
+        *,
+        tick: Tick = nothing,
+    ) -> list[Outcome]:
+        """One record per member, and the spectra of its first and its whole update."""
+        last = max(trained.at)
+        examiner = Examiner(cells, trained.at[0], device)
+        converged = converged_step(trained.losses).tolist()
+        spectra = {
+            **{f"sigma/end/{name}": values for name, values in examiner.updates(trained.at[last]).items()},
+            **{f"sigma/first/{name}": values for name, values in examiner.first_updates().items()},
+        }
+        return [
+            Outcome(
+                [{**record, "converged_step": converged[member]}],
+                {name: values[member].cpu().clone() for name, values in spectra.items()},
+            )
+            for member, record in enumerate(examiner.records(last, trained.at[last]))
+        ]

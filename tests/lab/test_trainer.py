@@ -1,0 +1,111 @@
+"""The lab times a trainer, groups what it may stack, and hands it a place for unfinished work."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.core import Config
+from rankscope.lab import Experiment, Grid, Outcome, Store, Trainer, run
+from rankscope.lab.runner import plan
+from tests.lab.toy import toy
+
+
+class Nothing(Config):
+    width: int = 1
+
+
+class Counted(Trainer):
+    """Every step takes as long as its number says on a clock of its own."""
+
+    probe_steps = 3
+
+    def __init__(self):
+        self.now, self.groups = 0.0, []
+
+    def shape_key(self, cell):
+        return cell.task
+
+    def steps(self, cell):
+        return 5
+
+    def train(self, cells, device, *, steps=None, state=None, tick=lambda: None):
+        self.groups.append([cell.seed for cell in cells])
+        for step in range(5 if steps is None else steps):
+            self.now += 100.0 if step == 0 else 2.0
+            if state is not None:
+                state.parent.mkdir(parents=True, exist_ok=True)
+                state.write_text(str(step))
+            tick()
+
+    def measure(self, cells, trained, device, *, tick=lambda: None):
+        return [Outcome([{"seed_of": cell.seed}]) for cell in cells]
+
+
+def experiment(trainer, seeds=4, **more):
+    return Experiment("counted", Nothing(), Nothing(), Nothing(), Grid(seed=range(seeds)), trainer, **more)
+
+
+@pytest.fixture
+def one_worker(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+
+
+def test_a_step_is_timed_after_one_to_warm_up(monkeypatch):
+    trainer = Counted()
+    monkeypatch.setattr(time, "perf_counter", lambda: trainer.now)
+    assert trainer.seconds_per_step(experiment(trainer).cells(), "cpu") == pytest.approx(2.0)
+    assert trainer.now == 106.0
+
+
+def test_memory_that_is_too_small_takes_forever():
+    class Hungry(Counted):
+        def train(self, cells, device, **_):
+            raise torch.OutOfMemoryError("no")
+
+    assert Hungry().seconds_per_step([], "cpu") == float("inf")
+
+
+def test_groups_are_cut_from_the_whole_grid_and_not_from_what_is_left(tmp_path, one_worker):
+    """Four at a time: after cells 1 and 6 were finished, the groups are still {0, 2, 3} and {4, 5, 7}."""
+    store = Store(tmp_path)
+    eight = replace(toy(), grid=Grid(seed=range(8)))
+    fours = plan([eight], store, "cpu")
+    assert [[cell.seed for cell in group.cells] for group in fours.groups] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    alone = [
+        replace(group, cells=(group.cells[place],)) for group, place in zip(fours.groups, (1, 2), strict=True)
+    ]
+    run(replace(fours, groups=tuple(alone)), store, "cpu")
+    left = plan([eight], store, "cpu")
+    assert [[cell.seed for cell in group.cells] for group in left.groups] == [[0, 2, 3], [4, 5, 7]]
+    assert (left.cells, left.finished) == (8, 2)
+
+
+def test_the_state_of_a_finished_group_is_removed(tmp_path, one_worker):
+    store, seen = Store(tmp_path), []
+
+    class Watched(Counted):
+        def measure(self, cells, trained, device, *, tick=lambda: None):
+            seen.extend(path for path in Path(tmp_path).rglob("*") if path.parent.parent.name == "unfinished")
+            return super().measure(cells, trained, device, tick=tick)
+
+    todo = plan([experiment(Watched())], store, "cpu")
+    run(todo, store, "cpu")
+    assert seen, "there was a state while the group ran"
+    assert not [path for path in (tmp_path / "unfinished").rglob("*") if path.is_file()]
+
+
+def test_what_the_machine_lacks_is_not_planned(tmp_path):
+    todo = plan([replace(toy(), requires=lambda: "a telescope is missing")], Store(tmp_path), "cpu")
+    assert (todo.groups, todo.cells) == ((), 0)
+
+
+def test_cells_that_take_turns_advance_by_their_share(tmp_path, one_worker):
+    told = []
+    store = Store(tmp_path)
+    todo = plan([toy(12, pause=0.0)], store, "cpu")
+    run(todo, store, "cpu", advance=told.append)
+    assert sum(told) == pytest.approx(sum(group.seconds for group in todo.groups))
