@@ -17,7 +17,7 @@ from typing import cast
 import torch
 
 from rankscope.ensembles.encoder import Encoder, Positions, Weights, key_query_products
-from rankscope.lab import Cell
+from rankscope.lab import Cell, Job
 from rankscope.papers.amsel2024.measurement import identity_fit, records
 from rankscope.papers.amsel2024.training import OUR_RECIPE, Recipe, Start, train_group
 from rankscope.tasks.neighbors import Neighbors, Target
@@ -90,7 +90,7 @@ def main() -> None:
         )  # fmt: skip
         start = time.perf_counter()
         group = cells(options, train)
-        weights, losses = train_group(group, options.device, steps=options.stop)
+        weights, losses = train_group(group, Job(options.device, steps=options.stop))
         errors: dict[int, list[float]] = {}
         left_out = 0
         for record in records(group, weights, losses, options.device):

@@ -65,7 +65,7 @@ def train_plain(cell, device):
 class Ends(OneLayerTrainer):
     """The trained weights, and no measurement."""
 
-    def measure(self, cells, trained, device, *, tick=None):
+    def measure(self, cells, trained, job):
         end = trained.at[cells[0].train.steps]
         return [Outcome([], {name: end[name][m] for name in one_layer.TRAINED}) for m in range(len(cells))]
 

@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 from triton.testing import do_bench
 
 from rankscope.kernels.attention import short_attention
-from rankscope.lab import Cell
+from rankscope.lab import Cell, Job
 from rankscope.papers.amsel2024.training import train_group
 from rankscope.training.precision import Precision
 
@@ -41,11 +41,11 @@ def kernels_of(cells: Sequence[Cell], steps: int) -> list[dict[str, Any]]:
 
     def times(count: int) -> dict[str, tuple[float, int]]:
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            train_group(cells, "cuda", steps=count)
+            train_group(cells, Job("cuda", steps=count))
             torch.cuda.synchronize()
         return {event.key: (event.device_time_total, event.count) for event in seen.key_averages()}
 
-    train_group(cells, "cuda", steps=1)
+    train_group(cells, Job("cuda", steps=1))
     short, long = times(1), times(1 + steps)  # their difference has no beginning and no end
     found = [
         {

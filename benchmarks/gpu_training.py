@@ -34,7 +34,7 @@ import triton
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.lab import Cell, Scale
+from rankscope.lab import Cell, Job, Scale
 from rankscope.lab.provenance import commit
 from rankscope.papers.amsel2024.experiments import experiments
 from rankscope.papers.amsel2024.measurement import records
@@ -193,7 +193,7 @@ def precision_study(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             group = [dataclasses.replace(cell, train=train) for cell in cells]
             start = time.perf_counter()
             errors = [
-                float(record["error"]) for record in records(group, *train_group(group, "cuda"), "cuda")
+                float(record["error"]) for record in records(group, *train_group(group, Job("cuda")), "cuda")
             ]
             yield {"layers": layers, "budget": budget, "rank": rank, "precision": precision,
                    "steps": train.steps, "errors": errors, "mean": statistics.mean(errors),

@@ -205,8 +205,8 @@ def test_one_worker_keeps_the_grids_order_and_several_begin_with_the_longest(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
     class MeasuredAfterTheLastStep(ToyTrainer):
-        def measure(self, cells, trained, device, *, tick):
-            tick()
+        def measure(self, cells, trained, job):
+            job.tick()
             time.sleep(0.5)
             return [Outcome([{"total": 1.0}]) for _ in cells]
 
@@ -242,10 +242,10 @@ def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
     experiment = toy(12)
 
     class Broken(ToyTrainer):
-        def measure(self, cells, trained, device, *, tick):
+        def measure(self, cells, trained, job):
             if any(cell.seed == 3 for cell in cells):
                 raise RuntimeError("boom")
-            return super().measure(cells, trained, device, tick=tick)
+            return super().measure(cells, trained, job)
 
     store = Store(tmp_path)
     todo = plan([replace(experiment, trainer=Broken())], store, "cpu")

@@ -31,16 +31,16 @@ class Counted(Trainer):
     def steps(self, cell):
         return 5
 
-    def train(self, cells, device, *, steps=None, state=None, tick=lambda: None):
+    def train(self, cells, job):
         self.groups.append([cell.seed for cell in cells])
-        for step in range(5 if steps is None else steps):
+        for step in range(5 if job.steps is None else job.steps):
             self.now += 100.0 if step == 0 else 2.0
-            if state is not None:
-                state.parent.mkdir(parents=True, exist_ok=True)
-                state.write_text(str(step))
-            tick()
+            if job.state is not None:
+                job.state.parent.mkdir(parents=True, exist_ok=True)
+                job.state.write_text(str(step))
+            job.tick()
 
-    def measure(self, cells, trained, device, *, tick=lambda: None):
+    def measure(self, cells, trained, job):
         return [Outcome([{"seed_of": cell.seed}]) for cell in cells]
 
 
@@ -63,10 +63,10 @@ def test_a_step_is_timed_after_one_to_warm_up(monkeypatch):
 
 def test_memory_that_is_too_small_takes_forever():
     class Hungry(Counted):
-        def train(self, cells, device, **_):
+        def train(self, cells, job):
             raise torch.OutOfMemoryError("no")
 
-    assert Hungry().seconds_per_step([], "cpu") == float("inf")
+    assert Hungry().seconds_per_step(experiment(Hungry()).cells(), "cpu") == float("inf")
 
 
 def test_groups_are_cut_from_the_whole_grid_and_not_from_what_is_left(tmp_path, one_worker):
@@ -88,9 +88,9 @@ def test_the_state_of_a_finished_group_is_removed(tmp_path, one_worker):
     store, seen = Store(tmp_path), []
 
     class Watched(Counted):
-        def measure(self, cells, trained, device, *, tick=lambda: None):
+        def measure(self, cells, trained, job):
             seen.extend(path for path in Path(tmp_path).rglob("*") if path.parent.parent.name == "unfinished")
-            return super().measure(cells, trained, device, tick=tick)
+            return super().measure(cells, trained, job)
 
     todo = plan([experiment(Watched())], store, "cpu")
     run(todo, store, "cpu")

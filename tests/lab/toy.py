@@ -36,10 +36,10 @@ class ToyTrainer(Trainer):
     def steps(self, cell):
         return 1
 
-    def train(self, cells, device, *, steps=None, state=None, tick=None):
+    def train(self, cells, job):
         time.sleep(sum(cell.train.pause for cell in cells))
 
-    def measure(self, cells, trained, device, *, tick=lambda: None):
+    def measure(self, cells, trained, job):
         trace = os.environ.get("TOY_TRACE")
         outcomes = []
         for cell in cells:
@@ -49,7 +49,7 @@ class ToyTrainer(Trainer):
             draw = random.Random(cell.seed)
             values = torch.tensor([draw.random() for _ in range(cell.task.width)]) * cell.model.scale
             outcomes.append(Outcome([{"total": float(values.sum())}], {"values": values}))
-            tick()
+            job.tick()
         return outcomes
 
     def seconds_per_step(self, cells, device):

@@ -10,7 +10,7 @@ from rankscope.ensembles import layered, one_layer
 from rankscope.ensembles.layered import Layered, Norm
 from rankscope.ensembles.one_layer import Init, OneLayer
 from rankscope.figures.printed import save_static
-from rankscope.lab import Experiment, Grid, Scale, Verdict, judge
+from rankscope.lab import Experiment, Grid, Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.studies.depth import CLAIMS, experiments, figures
@@ -47,9 +47,9 @@ def cells(model, steps=15, **grid):
 
 def test_a_member_equals_its_solo_run_and_plain_pytorch():
     group = cells(SMALL, seed=(0, 1), learning_rate=(0.2, 0.6))
-    stacked = TRAINER.train(group, "cpu").at[15]
+    stacked = TRAINER.train(group, Job()).at[15]
     for place in (0, 3):
-        solo = TRAINER.train(group[place : place + 1], "cpu").at[15]
+        solo = TRAINER.train(group[place : place + 1], Job()).at[15]
         plain = _plain_training(group[place])
         for name in SMALL.trained:
             assert torch.allclose(stacked[name][place], solo[name][0], atol=1e-5), name
@@ -75,7 +75,7 @@ def test_one_layer_of_one_head_trains_as_the_papers_model():
     group = cells(Layered(dim=24, hidden=30), seed=(0, 1))
     old = OneLayer(dim=24, rank=24, value_rank=24, hidden=30, init=Init.THEORY, init_scale=0.2)
     same = Experiment("test", TASK, old, group[0].train, Grid(seed=(0, 1)), OneLayerTrainer())
-    deep, paper = TRAINER.train(group, "cpu"), same.trainer.train(same.cells(), "cpu")
+    deep, paper = TRAINER.train(group, Job()), same.trainer.train(same.cells(), Job())
     assert torch.allclose(deep.losses, paper.losses, atol=1e-5)
     for name in one_layer.TRAINED:
         assert torch.allclose(deep.at[15][f"{name}/1"], paper.at[15][name], atol=1e-5), name
@@ -93,11 +93,11 @@ def test_the_rate_falls_with_the_depth():
 def test_a_member_that_diverged_is_marked_and_leaves_its_neighbours_alone():
     plain = SMALL.replace(residual=False, norm=Norm.NONE, back_noise=1.0)
     group = cells(plain, seed=(0, 1), learning_rate=(0.5, 1e9))
-    assert not TRAINER.train(group, "cpu").at[15]["w_v/1"][2].isfinite().all()
-    outcomes = TRAINER.run(group, "cpu")
+    assert not TRAINER.train(group, Job()).at[15]["w_v/1"][2].isfinite().all()
+    outcomes = TRAINER.run(group, Job())
     assert [outcome.records[0]["trained"] for outcome in outcomes[2:]] == [False, False]
     assert math.isnan(outcomes[2].records[0]["rank_v"])
-    alone = TRAINER.run(group[:2], "cpu")
+    alone = TRAINER.run(group[:2], Job())
     for record, other in zip(outcomes[1].records, alone[1].records, strict=True):
         assert record["loss"] == pytest.approx(other["loss"], abs=1e-5)
         assert record["rank_v"] == other["rank_v"]

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from rankscope.ensembles.one_layer import TRAINED
-from rankscope.lab import Scale, Verdict, judge
+from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies import lora
 from rankscope.studies.lora.rates import at_best_rate, at_equal_rate, best_rates, halves
@@ -30,24 +30,22 @@ def test_updates_are_held_to_their_rank_and_full_training_is_full_training():
     full, held = groups(smoke("lora"))
     assert {TRAINER.shape_key(cell) for cell in held} != {TRAINER.shape_key(cell) for cell in full}
     slow = [cell for cell in held if cell.train.learning_rate == 1.0]
-    trajectory, end = TRAINER.train(slow, "cpu")
+    trajectory, end = TRAINER.train(slow, Job())
     for place, cell in enumerate(slow):
         for name in TRAINED:
             update = (end[name] - trajectory.at[0][name])[place].double()
             assert update.norm() > 1e-3
             assert torch.linalg.matrix_rank(update, rtol=1e-3) <= cell.model.adapter_rank, name
             assert torch.equal(trajectory.at[20][name][place], trajectory.at[0][name][place])
-    _, ours = TRAINER.train(full[:2], "cpu")
-    theirs = TRAINER.fit(full[:2], "cpu", TRAINER.start(full[:2], "cpu"), steps=None, tick=lambda: None).at[
-        20
-    ]
+    _, ours = TRAINER.train(full[:2], Job())
+    theirs = TRAINER.fit(full[:2], TRAINER.start(full[:2], "cpu"), Job()).at[20]
     for name in TRAINED:
         assert torch.equal(ours[name], theirs[name])
 
 
 def test_what_is_not_adapted_learns_itself():
     part = next(group for group in groups(smoke("lora_parts")) if group[0].model.adapted == ("w_o",))
-    trajectory, end = TRAINER.train(part[:1], "cpu")
+    trajectory, end = TRAINER.train(part[:1], Job())
     ranks = {
         name: int(torch.linalg.matrix_rank((end[name] - trajectory.at[0][name])[0].double(), rtol=1e-3))
         for name in TRAINED
@@ -61,7 +59,7 @@ def test_a_run_that_diverges_counts_as_no_answer():
     wild = type(cell)(
         cell.experiment, cell.task, cell.model, cell.train.replace(learning_rate=1e6), 0, cell.point
     )
-    record = TRAINER.run([wild], "cpu")[0].records[0]
+    record = TRAINER.run([wild], Job())[0].records[0]
     assert record == {"step": 20, "loss": 1.0, "diverged": True, "converged_step": 20.0}
 
 

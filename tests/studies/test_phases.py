@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankscope.lab import AtMost, Check, Origin, Scale, Verdict, judge
+from rankscope.lab import AtMost, Check, Job, Origin, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.measurement import LIKE_FULL
@@ -50,8 +50,8 @@ def test_the_papers_setting_is_a_cell_of_every_map(name, scale):
 def test_a_cell_of_a_map_measures_what_the_papers_own_experiment_does():
     """Only the test set is another: all that the weights alone decide is equal, losses are near."""
     cells = [replace(cell, train=TRAIN.replace(steps=40)) for cell in AT["start"].cells()[:1]]
-    mine = AT["start"].trainer.run(cells, "cpu")[0].records
-    theirs = OneLayerTrainer().run(cells, "cpu")[0].records
+    mine = AT["start"].trainer.run(cells, Job())[0].records
+    theirs = OneLayerTrainer().run(cells, Job())[0].records
     for ours, own in zip(mine, theirs, strict=True):
         assert ours.keys() == own.keys()
         for name, value in ours.items():

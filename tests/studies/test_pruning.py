@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rankscope.ensembles import layered, one_layer
-from rankscope.lab import Scale, Verdict, judge
+from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies.pruning import CLAIMS, experiments, figures
 from rankscope.studies.pruning.measurement import CALIBRATION_SAMPLES, Examiner, Score, Units
@@ -21,7 +21,7 @@ def trained():
     """Two small encoders of two layers and two heads, a few steps in."""
     experiment = experiments(Scale.SMOKE)[1]
     group = [cell for cell in experiment.cells() if "residual" in dict(cell.point)["encoder"]]
-    trajectory = experiment.trainer.train(group, "cpu", steps=12)
+    trajectory = experiment.trainer.train(group, Job(steps=12))
     return group, trajectory.at[0], trajectory.at[12]
 
 

@@ -4,7 +4,7 @@ import torch
 
 from rankscope.core.streams import stream
 from rankscope.ensembles.one_layer import TRAINED
-from rankscope.lab import Experiment, Grid, Scale, Verdict, judge
+from rankscope.lab import Experiment, Grid, Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import MODEL, TASK
 from rankscope.papers.li2024.trainer import OneLayerTrainer
@@ -27,9 +27,9 @@ def cells(model=CLASSIFIER, **grid):
 def test_a_member_equals_its_solo_run():
     group = cells(seed=(0, 1), vote={"4 in 2": voting(4, 2), "8 in 2": voting(8, 2), "2 in 2": voting(2, 2)})
     assert len({TRAINER.shape_key(cell) for cell in group}) == 1
-    stacked = TRAINER.train(group, "cpu").at[25]
+    stacked = TRAINER.train(group, Job()).at[25]
     for place in (1, 2, 5):
-        solo = TRAINER.train(group[place : place + 1], "cpu").at[25]
+        solo = TRAINER.train(group[place : place + 1], Job()).at[25]
         for name in TRAINED:
             assert torch.allclose(stacked[name][place], solo[name][0], atol=1e-5), name
     assert not torch.allclose(stacked["w_o"][0], stacked["w_o"][2], atol=1e-3)
@@ -41,8 +41,8 @@ def test_a_member_equals_its_solo_run():
 
 def test_two_patterns_train_as_the_papers_own_model():
     many = cells(seed=(0, 1), vote={2: voting(2, 2)})
-    ours = TRAINER.train(many, "cpu")
-    theirs = OneLayerTrainer().train(cells(MODEL, seed=(0, 1)), "cpu")
+    ours = TRAINER.train(many, Job())
+    theirs = OneLayerTrainer().train(cells(MODEL, seed=(0, 1)), Job())
     assert torch.allclose(ours.losses, theirs.losses, atol=1e-5)
     for name in TRAINED:
         assert torch.allclose(ours.at[25][name], theirs.at[25][name], atol=1e-4), name

@@ -2,7 +2,7 @@ import torch
 
 from rankscope.ensembles import one_layer
 from rankscope.ensembles.one_layer import OneLayer
-from rankscope.lab import Experiment, Grid
+from rankscope.lab import Experiment, Grid, Job
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import Patterns, batches
 from rankscope.training.sgd import Sgd
@@ -46,9 +46,9 @@ def test_members_with_other_numbers_train_together():
 
 def test_a_member_equals_its_solo_run_and_plain_pytorch():
     mixed = cells(seed=(0, 1), learning_rate=(0.1, 0.9), init_scale=(0.1, 0.3))
-    stacked = TRAINER.train(mixed, "cpu").at[40]
+    stacked = TRAINER.train(mixed, Job()).at[40]
     for place in (0, 3, 6):
-        solo = TRAINER.train(mixed[place : place + 1], "cpu").at[40]
+        solo = TRAINER.train(mixed[place : place + 1], Job()).at[40]
         plain = plain_training(mixed[place])
         for name in one_layer.TRAINED:
             assert torch.allclose(stacked[name][place], solo[name][0], atol=1e-5), name
@@ -58,17 +58,17 @@ def test_a_member_equals_its_solo_run_and_plain_pytorch():
 
 def test_the_trajectory_keeps_the_start_the_chosen_steps_and_the_end():
     group = cells(seed=(0, 1))
-    trajectory = OneLayerTrainer(records_at=(5, 10)).train(group, "cpu")
+    trajectory = OneLayerTrainer(records_at=(5, 10)).train(group, Job())
     assert sorted(trajectory.at) == [0, 1, 5, 10, 20, 30, 40]
     assert trajectory.losses.shape == (40, 2)
     start = one_layer.init([OneLayer(hidden=30)] * 2, [0, 1], tokens=group[0].task.tokens)
     for name, tensor in trajectory.at[0].items():
         assert torch.equal(tensor, start[name])
     assert torch.equal(trajectory.at[40]["a"], start["a"])
-    shorter = TRAINER.train(cells(seed=(0, 1), steps=(10,)), "cpu")
+    shorter = TRAINER.train(cells(seed=(0, 1), steps=(10,)), Job())
     assert torch.allclose(trajectory.at[10]["w_o"], shorter.at[10]["w_o"])
 
 
 def test_training_on_a_fixed_set_differs_from_fresh_batches():
-    fresh, fixed = (TRAINER.train(cells(seed=(0,), samples=(n,)), "cpu") for n in (None, 16))
+    fresh, fixed = (TRAINER.train(cells(seed=(0,), samples=(n,)), Job()) for n in (None, 16))
     assert fixed.losses[-1] != fresh.losses[-1]

@@ -18,9 +18,9 @@ from rankscope.lab.experiment import Cell, Experiment, Grid, Outcome
 from rankscope.lab.paper import Paper, Scale
 from rankscope.lab.runner import run
 from rankscope.lab.store import Store
-from rankscope.lab.trainer import Computation, Trainer
+from rankscope.lab.trainer import Computation, Job, Trainer
 
 __all__ = [
     "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Claims", "Computation", "Experiment", "Grid",
-    "Judgement", "Origin", "Outcome", "Paper", "Scale", "Store", "Trainer", "Verdict", "judge", "paper_claim", "run",
+    "Job", "Judgement", "Origin", "Outcome", "Paper", "Scale", "Store", "Trainer", "Verdict", "judge", "paper_claim", "run",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from rankscope.core import InputError, RankscopeError
 from rankscope.lab.experiment import Cell, Experiment, Outcome, Scalar
 from rankscope.lab.provenance import device_name, peak_memory
 from rankscope.lab.store import Cost, Store
+from rankscope.lab.trainer import Job
 from rankscope.lab.workers import Crew, Signals, crew
 
 PATIENCE = 0.2
@@ -180,7 +181,7 @@ def _run_group(group: Group, device: str, signals: Signals, state: Path) -> tupl
     each = [trainer.steps(cell) for cell in group.cells]
     step = group.seconds / (max(each) if trainer.stacked else sum(each))
     start = time.perf_counter()
-    outcomes = trainer.run(group.cells, device, state=state, tick=lambda: signals.advance(step))
+    outcomes = trainer.run(group.cells, Job(device, state=state, tick=lambda: signals.advance(step)))
     packed = [
         (one.records, {name: array.cpu().numpy() for name, array in one.arrays.items()}) for one in outcomes
     ]

@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
@@ -13,12 +14,20 @@ from rankscope.lab.experiment import Cell, ModelT, Outcome, RecipeT, TaskT
 
 TrainedT = TypeVar("TrainedT", default=Any)
 
-Tick = Callable[[], None]
-"""Called after every step; raises where the run is being stopped."""
 
+@dataclass(frozen=True)
+class Job:
+    """Where a group is trained, and what for.
 
-def nothing() -> None:
-    """The tick of a training that nobody watches."""
+    steps   stops training early and leaves its schedule as it is
+    state   a file for unfinished work: where it exists, training goes on from it
+    tick    is called after every step, and raises where the run is being stopped
+    """
+
+    device: str = "cpu"
+    steps: int | None = None
+    state: Path | None = None
+    tick: Callable[[], None] = lambda: None
 
 
 class Trainer(ABC, Generic[TaskT, ModelT, RecipeT, TrainedT]):
@@ -40,29 +49,12 @@ class Trainer(ABC, Generic[TaskT, ModelT, RecipeT, TrainedT]):
         """How often training and measuring the cell call `tick`."""
 
     @abstractmethod
-    def train(
-        self,
-        cells: Sequence[Cell[TaskT, ModelT, RecipeT]],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> TrainedT:
-        """Train the cells side by side.
-
-        `steps` stops early and leaves the schedule as it is. `state` is a file for unfinished work: where it exists,
-        training goes on from it.
-        """
+    def train(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], job: Job) -> TrainedT:
+        """Train the cells side by side."""
 
     @abstractmethod
     def measure(
-        self,
-        cells: Sequence[Cell[TaskT, ModelT, RecipeT]],
-        trained: TrainedT,
-        device: str,
-        *,
-        tick: Tick = nothing,
+        self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], trained: TrainedT, job: Job
     ) -> list[Outcome]:
         """What each cell yields."""
 
@@ -73,28 +65,22 @@ class Trainer(ABC, Generic[TaskT, ModelT, RecipeT, TrainedT]):
     def seconds_per_step(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], device: str) -> float:
         """Time of one step of the group, after one to warm up; infinite where the device's memory is too small."""
         times: list[float] = []
+        count = min(self.probe_steps, self.steps(cells[0]) - 1)
 
         def tick() -> None:
-            if len(times) in (0, self.probe_steps):
+            if len(times) in (0, count):
                 _synchronize(device)
             times.append(time.perf_counter())
 
         try:
-            self.train(cells, device, steps=self.probe_steps + 1, tick=tick)
+            self.train(cells, Job(device, steps=count + 1, tick=tick))
         except torch.OutOfMemoryError:
             return float("inf")
-        return (times[-1] - times[0]) / self.probe_steps
+        return (times[-1] - times[0]) / count
 
-    def run(
-        self,
-        cells: Sequence[Cell[TaskT, ModelT, RecipeT]],
-        device: str,
-        *,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> list[Outcome]:
+    def run(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], job: Job) -> list[Outcome]:
         """Train the cells and measure them."""
-        return self.measure(cells, self.train(cells, device, state=state, tick=tick), device, tick=tick)
+        return self.measure(cells, self.train(cells, job), job)
 
 
 class Computation(Trainer[TaskT, ModelT, RecipeT, None]):
@@ -110,30 +96,17 @@ class Computation(Trainer[TaskT, ModelT, RecipeT, None]):
         """A cell is one step."""
         return 1
 
-    def train(
-        self,
-        cells: Sequence[Cell[TaskT, ModelT, RecipeT]],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> None:
+    def train(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], job: Job) -> None:
         """Nothing."""
 
     def measure(
-        self,
-        cells: Sequence[Cell[TaskT, ModelT, RecipeT]],
-        trained: None,
-        device: str,
-        *,
-        tick: Tick = nothing,
+        self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], trained: None, job: Job
     ) -> list[Outcome]:
         """Compute the cells. They are small, and stay on the CPU."""
         outcomes = []
         for cell in cells:
             outcomes.append(self.compute(cell))
-            tick()
+            job.tick()
         return outcomes
 
     def dtype(self, cell: Cell[TaskT, ModelT, RecipeT]) -> str:

@@ -11,7 +11,7 @@ from rankscope.ensembles import head_sum
 from rankscope.ensembles.encoder import Positions, Program, encode, leaves_of
 from rankscope.kernels import usable
 from rankscope.kernels.small_attention import Way
-from rankscope.lab import Scale
+from rankscope.lab import Job, Scale
 from rankscope.papers.amsel2024 import training, two_points
 from rankscope.papers.amsel2024.experiments import FIG1, experiments
 from rankscope.papers.amsel2024.figures import UNTRAINED, _lines, _untrained, figures, published
@@ -66,9 +66,9 @@ def test_a_rank_sweep_with_its_seeds_is_one_stack():
 
 def test_a_member_equals_its_solo_run():
     cells = stack()
-    weights, losses = train_group(cells, "cpu")
+    weights, losses = train_group(cells, Job())
     for member in (0, len(cells) - 1):
-        alone, own = train_group(cells[member : member + 1], "cpu")
+        alone, own = train_group(cells[member : member + 1], Job())
         torch.testing.assert_close(losses[:, member], own[:, 0], rtol=1e-4, atol=1e-5)
         for name in alone.keys() - {
             "b_k"
@@ -82,7 +82,7 @@ def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse()
     first, spread, reach = {}, {}, {}
     for start in Start:
         changed = [_with(cell, start=start) for cell in cells]
-        first[start] = float(train_group(changed, "cpu", steps=1)[1].mean())
+        first[start] = float(train_group(changed, Job(steps=1))[1].mean())
         weights = start_of(changed, "cpu")
         spread[start] = float(weights["w_q"].norm() * weights["w_k"].norm())
         reach[start] = weights["w_o"].norm(dim=(2, 3))[0]
@@ -136,7 +136,7 @@ def test_a_training_by_kernels_and_graph_is_the_plain_one(ranks, way, precision,
     ]
     task = large[0].task.__class__(dim=16, tokens=16, target=large[0].task.target)
     cells = [_with(replace(cell, task=task), precision=Precision(precision), steps=20) for cell in large]
-    _, losses = train_group(cells, "cuda")
+    _, losses = train_group(cells, Job("cuda"))
     train, models = cells[0].train, [cell.model for cell in cells]
     program = Program(way, fused=False, dtype=torch.float32)
     draw = training._drawn_there(cells, train.batch, program, "cuda")
@@ -153,7 +153,7 @@ def test_a_training_by_kernels_and_graph_is_the_plain_one(ranks, way, precision,
 
 def test_a_record_says_whether_the_cell_trained():
     cells = stack()
-    weights, losses = train_group(cells, "cpu")
+    weights, losses = train_group(cells, Job())
     found = records(cells, weights, losses, "cpu")
     assert all(
         record["trained"] == (record["error"] < record["without_attention"] - 0.01) for record in found
@@ -207,7 +207,7 @@ def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
 
 def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
     cells = stack()
-    whole = [outcome.records for outcome in TRAINER.run(cells, "cpu")]
+    whole = [outcome.records for outcome in TRAINER.run(cells, Job())]
     monkeypatch.setattr(training, "Checkpoint", lambda path: Checkpoint(path, seconds=0.0))
     steps = []
 
@@ -218,11 +218,11 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
 
     path = tmp_path / "killed.pt"
     with pytest.raises(KeyboardInterrupt):
-        TRAINER.run(cells, "cpu", state=path, tick=die)
+        TRAINER.run(cells, Job(state=path, tick=die))
     drawn, told = [], []
     batch = training.batch
     monkeypatch.setattr(training, "batch", lambda *given, **kind: drawn.append(1) or batch(*given, **kind))
-    resumed = TRAINER.run(cells, "cpu", state=path, tick=lambda: told.append(1))
+    resumed = TRAINER.run(cells, Job(state=path, tick=lambda: told.append(1)))
     assert len(drawn) == cells[0].train.steps - 40
     assert len(told) == cells[0].train.steps
     assert [outcome.records for outcome in resumed] == whole

@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.lab import Scale
+from rankscope.lab import Job, Scale
 from rankscope.papers.amsel2024 import simulation
 from rankscope.papers.amsel2024.experiments import experiments
 
@@ -14,7 +14,7 @@ def test_samples_answered_in_pieces_have_the_same_error(monkeypatch):
     def measured():
         return [
             one.records[0]["measured"]
-            for one in CONSTRUCTIONS.trainer.run(cells, "cpu", tick=lambda: ticks.append(1))
+            for one in CONSTRUCTIONS.trainer.run(cells, Job(tick=lambda: ticks.append(1)))
         ]
 
     monkeypatch.setattr(simulation, "PIECE", 10**9)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankscope.figures.printed import save_static
-from rankscope.lab import Scale, Store, run
+from rankscope.lab import Job, Scale, Store, run
 from rankscope.lab.paper import Results
 from rankscope.lab.runner import plan
 from rankscope.studies.real import assets, digits, experiments, figures
@@ -95,7 +95,7 @@ def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
     assert sorted(set(table["classes"])) == [2, 8]
     done = []
     cell = experiment.cells()[-1]
-    (again,) = experiment.trainer.run([cell], "cpu", tick=lambda: done.append(1))
+    (again,) = experiment.trainer.run([cell], Job(tick=lambda: done.append(1)))
     assert len(done) == experiment.trainer.steps(cell)
     kept = table[table["cell"] == cell.key()].iloc[0]
     assert all(kept[name] == value for name, value in again.records[0].items())
@@ -119,7 +119,7 @@ def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
 def test_a_gpu_trains_and_measures_the_same(tmp_path):
     (experiment,) = [one for one in experiments(Scale.SMOKE) if one.name == "li2024/digits"]
     cell = experiment.cells()[0]
-    here, there = (experiment.trainer.run([cell], device)[0] for device in ("cpu", "cuda"))
+    here, there = (experiment.trainer.run([cell], Job(device))[0] for device in ("cpu", "cuda"))
     for name, value in here.records[0].items():
         if name.startswith(("loss", "median_energy")):
             assert there.records[0][name] == pytest.approx(value, rel=1e-2), name

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rankscope.core.streams import stream
-from rankscope.lab import Scale
+from rankscope.lab import Job, Scale
 from rankscope.studies.real import assets, experiments, sentences
 from rankscope.studies.real.measurement import PARTS, examine, score, updates, with_update_rank
 from rankscope.studies.real.sentences import Sentence, padded
@@ -90,7 +90,7 @@ def test_everything_is_measured_on_what_was_planted(tiny):
         moved[1], (up - start["encoder.layer.1.intermediate.dense.weight"]).norm(dim=1)
     )
     assert (
-        len(calls) == ticks(experiments(Scale.SMOKE)[0].cells()[0]) - experiments(Scale.SMOKE)[0].train.steps
+        len(calls) == experiment.trainer.steps(experiments(Scale.SMOKE)[0].cells()[0]) - experiments(Scale.SMOKE)[0].train.steps
     )
 
 
@@ -180,12 +180,12 @@ def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
     experiment = experiments(Scale.SMOKE)[0]
     cell = experiment.cells()[-1]
     done = []
-    (first,) = experiment.trainer.run([cell], "cpu", tick=lambda: done.append(1))
+    (first,) = experiment.trainer.run([cell], Job(tick=lambda: done.append(1)))
     assert len(done) == experiment.trainer.steps(cell)
     assert 0 <= first.records[0]["accuracy"] <= 1
     assert first.records[0]["median_signal_rank"] > 2
     assert first.arrays["energy@0.90"].shape == (1, len(PARTS))
-    (again,) = experiment.trainer.run([cell], "cpu")
+    (again,) = experiment.trainer.run([cell], Job())
     assert again.records == first.records
 
 

@@ -6,7 +6,7 @@ import torch
 
 from rankscope.core import InputError
 from rankscope.ensembles.one_layer import hinge_gradients
-from rankscope.lab import Cell
+from rankscope.lab import Cell, Job
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import CHUNK, GaussianNoise, Patterns, batches, frames
@@ -86,7 +86,7 @@ def test_the_rest_falls_with_the_samples_to_what_few_tokens_leave():
 def test_whole_trainings_end_near_the_predicted_ratio(noise):
     task = TASK.replace(token_noise=GaussianNoise(level=noise))
     cells = [Cell("t", task, MODEL, TRAIN.replace(steps=60), seed, ()) for seed in range(4)]
-    trained = OneLayerTrainer().train(cells, "cpu")
+    trained = OneLayerTrainer().train(cells, Job())
     sigma = torch.linalg.svdvals(trained.at[60]["w_k"] - trained.at[0]["w_k"])
     predicted = theory.update_spectrum(BASE._replace(noise=noise)).ratio
     assert (sigma[:, 1] / sigma[:, 2]).mean().item() == pytest.approx(predicted, rel=0.35)
@@ -94,7 +94,7 @@ def test_whole_trainings_end_near_the_predicted_ratio(noise):
 
 def test_the_loss_is_gone_when_predicted():
     cells = [Cell("t", TASK, MODEL, TRAIN.replace(steps=40), seed, ()) for seed in range(4)]
-    losses = OneLayerTrainer().train(cells, "cpu").losses.mean(1)
+    losses = OneLayerTrainer().train(cells, Job()).losses.mean(1)
     steps = theory.growth(BASE).steps
     assert losses[steps // 2] > 0.8
     assert losses[2 * steps] < 0.1

@@ -1,14 +1,12 @@
 """Encoders of any ranks, trained as one stack and measured on fresh samples."""
 
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 
 from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.ensembles.encoder import Encoder, Weights
-from rankscope.lab import Outcome, Trainer
-from rankscope.lab.trainer import Tick, nothing
+from rankscope.lab import Job, Outcome, Trainer
 from rankscope.papers.amsel2024.measurement import records
 from rankscope.papers.amsel2024.training import EncoderCell, Recipe, train_group
 from rankscope.tasks.neighbors import Neighbors
@@ -28,23 +26,13 @@ class EncoderTrainer(Trainer[Neighbors, Encoder, Recipe, Trained]):
         """Steps of the training."""
         return cell.train.steps
 
-    def train(
-        self,
-        cells: Sequence[EncoderCell],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> Trained:
+    def train(self, cells: Sequence[EncoderCell], job: Job) -> Trained:
         """Train the cells side by side."""
-        return train_group(cells, device, steps=steps, state=state, tick=tick)
+        return train_group(cells, job)
 
-    def measure(
-        self, cells: Sequence[EncoderCell], trained: Trained, device: str, *, tick: Tick = nothing
-    ) -> list[Outcome]:
+    def measure(self, cells: Sequence[EncoderCell], trained: Trained, job: Job) -> list[Outcome]:
         """One record per member."""
-        return [Outcome([record]) for record in records(cells, *trained, device)]
+        return [Outcome([record]) for record in records(cells, *trained, job.device)]
 
     def dtype(self, cell: EncoderCell) -> str:
         """The recipe's precision."""

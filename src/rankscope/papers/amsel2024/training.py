@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int
@@ -19,7 +18,7 @@ from rankscope.ensembles.encoder import Encoder, Leaves, Program, Weights
 from rankscope.kernels.error import squared_error as fused_squared_error
 from rankscope.kernels.normals import normals
 from rankscope.kernels.small_attention import token_first
-from rankscope.lab import Cell
+from rankscope.lab import Cell, Job
 from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import adamw_graphed
@@ -70,16 +69,9 @@ OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.1, depth_power=0.5, start=Start.LAST_
 EncoderCell = Cell[Neighbors, Encoder, Recipe]
 
 
-def train_group(
-    cells: Sequence[EncoderCell],
-    device: str,
-    *,
-    steps: int | None = None,
-    state: Path | None = None,
-    tick: Callable[[], None] = lambda: None,
-) -> tuple[Weights, Float[Tensor, "step member"]]:
+def train_group(cells: Sequence[EncoderCell], job: Job) -> tuple[Weights, Float[Tensor, "step member"]]:
     """Train the cells side by side: their weights, and the loss of every step."""
-    train, stack = cells[0].train, [cell.model for cell in cells]
+    device, train, stack = job.device, cells[0].train, [cell.model for cell in cells]
     settings = train.replace(learning_rate=train.learning_rate * stack[0].layers ** -train.depth_power)
     tokens = cells[0].task.tokens
     program = stacked_encoder.program_for(stack, tokens, device, train.precision.dtype)
@@ -99,10 +91,10 @@ def train_group(
             stacked_encoder.leaves_of(start_of(cells, device), program),
             losses_of=losses,
             settings=settings,
-            steps=steps,
+            steps=job.steps,
             loss_scale=train.precision.loss_scale,
-            checkpoint=None if state is None else Checkpoint(state),
-            tick=tick,
+            checkpoint=None if job.state is None else Checkpoint(job.state),
+            tick=job.tick,
         )
     return stacked_encoder.weights_of(leaves), history
 

@@ -7,7 +7,6 @@ connection, biases, an MLP or more points, so figure 1's encoders are not compar
 import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from pathlib import Path
 
 import torch
 from jaxtyping import Int
@@ -19,8 +18,7 @@ from rankscope.core.streams import stream, stream_seed
 from rankscope.ensembles import head_sum
 from rankscope.ensembles.head_sum import HeadSum, Weights
 from rankscope.kernels.normals import normals
-from rankscope.lab import Cell, Outcome, Trainer
-from rankscope.lab.trainer import Tick, nothing
+from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.linalg.sphere import orthonormalized
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
 from rankscope.theory.heads.lower_bound import error_floor
@@ -45,32 +43,24 @@ class TwoPointsTrainer(Trainer[Neighbors, HeadSum, AdamW, Weights]):
         """Steps of the training."""
         return cell.train.steps
 
-    def train(
-        self,
-        cells: Sequence[PointsCell],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> Weights:
+    def train(self, cells: Sequence[PointsCell], job: Job) -> Weights:
         """On a GPU the step is a graph, and draws its batch there."""
-        train = cells[0].train
+        device, train = job.device, cells[0].train
         start = head_sum.init(cells[0].model, [cell.seed for cell in cells], device=device)
         fit: Callable[..., tuple[Weights, Tensor]]
         if kernels.usable(device):
             fit = partial(adamw_graphed, batch_at=_drawn_there(cells, train.batch, device))
         else:
             fit = partial(adamw, batch_at=lambda step: _batch(cells, train.batch, device, "two points", step))
-        checkpoint = None if state is None else Checkpoint(state)
-        return fit(start, losses_of=_losses, settings=train, steps=steps, checkpoint=checkpoint, tick=tick)[0]
+        checkpoint = None if job.state is None else Checkpoint(job.state)
+        return fit(
+            start, losses_of=_losses, settings=train, steps=job.steps, checkpoint=checkpoint, tick=job.tick
+        )[0]
 
-    def measure(
-        self, cells: Sequence[PointsCell], trained: Weights, device: str, *, tick: Tick = nothing
-    ) -> list[Outcome]:
+    def measure(self, cells: Sequence[PointsCell], trained: Weights, job: Job) -> list[Outcome]:
         """The error on new samples, and the floor."""
         model = cells[0].model
-        test = _batch(cells, TEST_SAMPLES, device, "two points test")
+        test = _batch(cells, TEST_SAMPLES, job.device, "two points test")
         with torch.no_grad():
             errors = _losses(trained, test).tolist()
         floor = error_floor(model.dim, model.rank, model.heads, "any")

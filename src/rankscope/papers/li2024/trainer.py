@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from rankscope.ensembles import one_layer
 from rankscope.ensembles.one_layer import TRAINED, OneLayer, Weights
-from rankscope.lab import Cell, Outcome, Trainer
+from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.lab.experiment import ModelT
-from rankscope.lab.trainer import Tick, TrainedT, nothing
+from rankscope.lab.trainer import TrainedT
 from rankscope.measure.updates import alignment
 from rankscope.papers.li2024.measurement import Examiner, course_records
 from rankscope.tasks.patterns import CHUNK, PatternBatch, Patterns, batches, batches_of_set
@@ -52,18 +51,15 @@ class PatternTrainer(Trainer[Patterns, ModelT, Sgd, TrainedT]):
     def descend(
         self,
         cells: Sequence[Cell[Patterns, ModelT, Sgd]],
-        device: str,
         weights: Weights,
         gradients: Gradients,
-        *,
-        steps: int | None,
+        job: Job,
         keep: Collection[int] = (),
-        tick: Tick = nothing,
     ) -> Trajectory:
         """Gradient descent of all members on their batches: fresh ones, or those of a fixed set."""
-        train = cells[0].train
+        train, device = cells[0].train, job.device
         tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
-        count = train.steps if steps is None else steps
+        count = train.steps if job.steps is None else job.steps
         if train.samples is None:
             data = batches(tasks, seeds, split="train", steps=count, batch=train.batch, device=device)
         else:
@@ -71,7 +67,7 @@ class PatternTrainer(Trainer[Patterns, ModelT, Sgd, TrainedT]):
                 tasks, seeds, samples=train.samples, steps=count, batch=train.batch, device=device
             )
         rates = torch.tensor([self.rate(cell) for cell in cells], device=device)
-        return sgd(weights, data, gradients, rates, keep=keep, tick=tick)
+        return sgd(weights, data, gradients, rates, keep=keep, tick=job.tick)
 
 
 OneLayerCell = Cell[Patterns, OneLayer, Sgd]
@@ -93,38 +89,28 @@ class OneLayerTrainer(PatternTrainer[OneLayer, Trajectory]):
         """The shapes of task and model."""
         return self.task_key(cell), one_layer_key(cell.model)
 
-    def train(
-        self,
-        cells: Sequence[OneLayerCell],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> Trajectory:
+    def train(self, cells: Sequence[OneLayerCell], job: Job) -> Trajectory:
         """The losses, and the weights at the steps that are shown."""
         start = one_layer.init(
             [cell.model for cell in cells],
             [cell.seed for cell in cells],
             tokens=cells[0].task.tokens,
-            device=device,
+            device=job.device,
         )
 
         def gradients(now: Weights, batch: PatternBatch) -> tuple[Tensor, Weights]:
             return one_layer.hinge_gradients(now, batch.x, batch.labels)
 
         keep = {*self.records_at, *FIGURE_2_STEPS}
-        return self.descend(cells, device, start, gradients, steps=steps, keep=keep, tick=tick)
+        return self.descend(cells, start, gradients, job, keep)
 
     def examiner(self, cells: Sequence[OneLayerCell], start: Weights, device: str) -> Examiner:
         """Who measures the group."""
         return Examiner(cells, start, device)
 
-    def measure(
-        self, cells: Sequence[OneLayerCell], trained: Trajectory, device: str, *, tick: Tick = nothing
-    ) -> list[Outcome]:
+    def measure(self, cells: Sequence[OneLayerCell], trained: Trajectory, job: Job) -> list[Outcome]:
         """The rows of every step that is measured, and of the training as a whole."""
-        examiner = self.examiner(cells, trained.at[0], device)
+        examiner = self.examiner(cells, trained.at[0], job.device)
         last = max(trained.at)
         measured = [
             examiner.records(step, trained.at[step])

@@ -2,16 +2,14 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor, stack
 
 from rankscope.ensembles import layered
 from rankscope.ensembles.layered import Layered, Weights
-from rankscope.lab import Cell, Outcome
+from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.experiment import Scalar
-from rankscope.lab.trainer import Tick, nothing
 from rankscope.papers.li2024.trainer import PatternTrainer
 from rankscope.tasks.patterns import PatternBatch, Patterns
 from rankscope.training.sgd import Sgd, Trajectory
@@ -49,31 +47,21 @@ class LayeredTrainer(PatternTrainer[Layered, Trajectory]):
         model = cell.model
         return self.task_key(cell), model.layers, model.heads, model.hidden, model.residual, model.norm
 
-    def train(
-        self,
-        cells: Sequence[LayeredCell],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> Trajectory:
+    def train(self, cells: Sequence[LayeredCell], job: Job) -> Trajectory:
         """The losses, the start and the end."""
         model = cells[0].model
 
         def gradients(now: Weights, batch: PatternBatch) -> tuple[Tensor, Weights]:
             return layered.hinge_gradients(model, now, batch.x, batch.labels)
 
-        start = layered.init([cell.model for cell in cells], [cell.seed for cell in cells], device=device)
-        return self.descend(cells, device, start, gradients, steps=steps, tick=tick)
+        start = layered.init([cell.model for cell in cells], [cell.seed for cell in cells], device=job.device)
+        return self.descend(cells, start, gradients, job)
 
-    def measure(
-        self, cells: Sequence[LayeredCell], trained: Trajectory, device: str, *, tick: Tick = nothing
-    ) -> list[Outcome]:
+    def measure(self, cells: Sequence[LayeredCell], trained: Trajectory, job: Job) -> list[Outcome]:
         """The records alone."""
         return [
             Outcome(records)
-            for records in self.measures(cells, trained.at[0], final_weights(trained), device)
+            for records in self.measures(cells, trained.at[0], final_weights(trained), job.device)
         ]
 
 

@@ -1,15 +1,13 @@
 """Cells with adapters: what is adapted, at which rank, and how a group of them is trained."""
 
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 
 from pydantic import Field
 
 from rankscope.ensembles import adapters, many_class
 from rankscope.ensembles.many_class import ManyClass
 from rankscope.ensembles.one_layer import Weights
-from rankscope.lab import Cell, Outcome
-from rankscope.lab.trainer import Tick, nothing
+from rankscope.lab import Cell, Job, Outcome
 from rankscope.papers.li2024.measurement import converged_step
 from rankscope.studies.relevant.measurement import Examiner
 from rankscope.studies.relevant.trainer import ClassTrainer
@@ -37,34 +35,21 @@ class AdapterTrainer(ClassTrainer[Adapted, tuple[Trajectory, Weights]]):
         """Every shape, and what is adapted. Ranks may differ."""
         return super().shape_key(cell), cell.model.adapted
 
-    def train(
-        self,
-        cells: Sequence[AdaptedCell],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> tuple[Trajectory, Weights]:
+    def train(self, cells: Sequence[AdaptedCell], job: Job) -> tuple[Trajectory, Weights]:
         """Train the adapters, and whatever is not adapted."""
         names = cells[0].model.adapted
         ranks, seeds = [cell.model.adapter_rank for cell in cells], [cell.seed for cell in cells]
-        weights = adapters.attach(self.start(cells, device), names, ranks, seeds)
+        weights = adapters.attach(self.start(cells, job.device), names, ranks, seeds)
         gradients = adapters.through(many_class.hinge_gradients, names)
-        trajectory = self.fit(cells, device, weights, steps=steps, tick=tick, gradients=gradients)
+        trajectory = self.fit(cells, weights, job, gradients)
         return trajectory, adapters.merged(trajectory.at[max(trajectory.at)], names)
 
     def measure(
-        self,
-        cells: Sequence[AdaptedCell],
-        trained: tuple[Trajectory, Weights],
-        device: str,
-        *,
-        tick: Tick = nothing,
+        self, cells: Sequence[AdaptedCell], trained: tuple[Trajectory, Weights], job: Job
     ) -> list[Outcome]:
         """How each member ends and how long it took."""
         trajectory, end = trained
-        loss = Examiner(cells, trajectory.at[0], device).loss(end)
+        loss = Examiner(cells, trajectory.at[0], job.device).loss(end)
         diverged = ~loss.isfinite()
         needed = converged_step(trajectory.losses).nan_to_num(cells[0].train.steps)
         return [

@@ -4,12 +4,10 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rankscope.core import Config
-from rankscope.lab import Cell, Outcome, Trainer
-from rankscope.lab.trainer import Tick, nothing
+from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.studies.real.measurement import EVALUATIONS, Weights, examine
 from rankscope.studies.real.training import Batch, Classifier, FineTune, Trial, fine_tune
 
@@ -40,34 +38,21 @@ class FineTuner(Trainer[Any, Any, FineTune, list[Tuned]]):
         """Steps and evaluations."""
         return cell.train.steps + EVALUATIONS
 
-    def train(
-        self,
-        cells: Sequence[Cell[Any, Any, FineTune]],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> list[Tuned]:
+    def train(self, cells: Sequence[Cell[Any, Any, FineTune]], job: Job) -> list[Tuned]:
         """Fine-tune one cell after the other. Their trainings are short, and keep no state."""
         tuned = []
         for cell in cells:
-            classifier, data, test = self.prepare(cell.task, cell.model, cell.train, cell.seed, device)
+            classifier, data, test = self.prepare(cell.task, cell.model, cell.train, cell.seed, job.device)
             start = {name: value.detach().clone() for name, value in classifier.encoder.named_parameters()}
-            fine_tune(classifier, data, cell.train, steps=steps, tick=tick)
+            fine_tune(classifier, data, cell.train, steps=job.steps, tick=job.tick)
             tuned.append(Tuned(classifier, start, test))
         return tuned
 
     def measure(
-        self,
-        cells: Sequence[Cell[Any, Any, FineTune]],
-        trained: list[Tuned],
-        device: str,
-        *,
-        tick: Tick = nothing,
+        self, cells: Sequence[Cell[Any, Any, FineTune]], trained: list[Tuned], job: Job
     ) -> list[Outcome]:
         """Everything measured on each fine-tuned classifier."""
-        return [examine(one.classifier, one.start, one.test, tick=tick) for one in trained]
+        return [examine(one.classifier, one.start, one.test, tick=job.tick) for one in trained]
 
     def seconds_per_step(self, cells: Sequence[Cell[Any, Any, FineTune]], device: str) -> float:
         """Cells of equal settings are timed once."""

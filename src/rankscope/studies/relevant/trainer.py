@@ -1,7 +1,6 @@
 """The one-layer transformer with k classes: the class of a sample is that of the pattern that wins."""
 
 from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
@@ -9,8 +8,8 @@ from torch import Tensor
 from rankscope.ensembles import many_class
 from rankscope.ensembles.many_class import ManyClass
 from rankscope.ensembles.one_layer import Weights
-from rankscope.lab import Cell, Outcome
-from rankscope.lab.trainer import Tick, TrainedT, nothing
+from rankscope.lab import Cell, Job, Outcome
+from rankscope.lab.trainer import TrainedT
 from rankscope.papers.li2024.measurement import converged_step
 from rankscope.papers.li2024.trainer import PatternTrainer, one_layer_key
 from rankscope.studies.relevant.measurement import Examiner
@@ -39,11 +38,8 @@ class ClassTrainer(PatternTrainer[ClassesT, TrainedT]):
     def fit(
         self,
         cells: Sequence[Cell[Patterns, ClassesT, Sgd]],
-        device: str,
         weights: Weights,
-        *,
-        steps: int | None,
-        tick: Tick,
+        job: Job,
         gradients: Callable[[Weights, Tensor, Tensor], tuple[Tensor, Weights]] = many_class.hinge_gradients,
     ) -> Trajectory:
         """Train from the given weights."""
@@ -52,35 +48,22 @@ class ClassTrainer(PatternTrainer[ClassesT, TrainedT]):
         def on_batch(now: Weights, batch: PatternBatch) -> tuple[Tensor, Weights]:
             return gradients(now, batch.x, batch.winner % classes)
 
-        return self.descend(cells, device, weights, on_batch, steps=steps, tick=tick)
+        return self.descend(cells, weights, on_batch, job)
 
 
 class VoteTrainer(ClassTrainer[ManyClass, Trajectory]):
     """Trained in full, and measured at the end."""
 
-    def train(
-        self,
-        cells: Sequence[Cell[Patterns, ManyClass, Sgd]],
-        device: str,
-        *,
-        steps: int | None = None,
-        state: Path | None = None,
-        tick: Tick = nothing,
-    ) -> Trajectory:
+    def train(self, cells: Sequence[Cell[Patterns, ManyClass, Sgd]], job: Job) -> Trajectory:
         """The losses, the start and the end."""
-        return self.fit(cells, device, self.start(cells, device), steps=steps, tick=tick)
+        return self.fit(cells, self.start(cells, job.device), job)
 
     def measure(
-        self,
-        cells: Sequence[Cell[Patterns, ManyClass, Sgd]],
-        trained: Trajectory,
-        device: str,
-        *,
-        tick: Tick = nothing,
+        self, cells: Sequence[Cell[Patterns, ManyClass, Sgd]], trained: Trajectory, job: Job
     ) -> list[Outcome]:
         """One record per member, and the spectra of its first and its whole update."""
         last = max(trained.at)
-        examiner = Examiner(cells, trained.at[0], device)
+        examiner = Examiner(cells, trained.at[0], job.device)
         converged = converged_step(trained.losses).tolist()
         spectra = {
             **{f"sigma/end/{name}": values for name, values in examiner.updates(trained.at[last]).items()},

@@ -3,7 +3,7 @@
 import pytest
 
 from rankscope.figures.printed import save_static
-from rankscope.lab import Scale, Verdict, judge
+from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.amsel2024.computed import CLAIMS, experiments, figures
 from tests.papers.laboratory import finish
@@ -67,5 +67,5 @@ def test_a_cell_gives_the_same_records_again():
     for experiment in experiments(Scale.SMOKE):
         cell = experiment.cells()[0]
         if experiment.name.endswith(("majority", "random-features", "orthogonality")):
-            once, again = (experiment.trainer.run([cell], "cpu")[0].records for _ in range(2))
+            once, again = (experiment.trainer.run([cell], Job())[0].records for _ in range(2))
             assert once == again
