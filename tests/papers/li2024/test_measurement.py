@@ -40,6 +40,7 @@ def planted():
     for name, middle in (("w_q", 5.0), ("w_k", -5.0), ("w_v", 4.0)):
         torch.diagonal(aligned[name], dim1=1, dim2=2).add_(middle)
     before, update = (torch.randn(MEMBERS, HIDDEN, PATTERNS, generator=draw) for _ in range(2))
+    update[:, :, :2] += 3.0 * torch.stack([SIGNS > 0, SIGNS < 0], dim=-1)  # all point at their own pattern
     sizes = [3.0 + i / 10 if i in LARGE else 1.0 - i / 20 for i in range(HIDDEN)]
     update *= torch.tensor(sizes).unsqueeze(-1) / update.norm(dim=-1, keepdim=True)
     before[:, [2, 3]] *= 5.0  # ‖o_i‖ has other groups than ‖Δo_i‖
