@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from rankscope.ensembles import one_layer
 from rankscope.lab import AtMost, Check, Job, Origin, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
@@ -13,8 +15,10 @@ from rankscope.papers.li2024.measurement import LIKE_FULL
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.studies.phases import CLAIMS, experiments, figures
 from rankscope.studies.phases.border import crossings, place, setting
+from rankscope.studies.phases.experiments import SurveyTrainer
 from rankscope.studies.phases.maps import MAPS, NOISE, SIZES
 from rankscope.studies.phases.shares import MAPPED, checks_of_settings, passes, share_connected
+from rankscope.tasks.patterns import CHUNK, batches
 from rankscope.theory.updates.phases import drowning_noise, noise_border, outvoting_noise
 from tests.papers.li2024.tidy import changed, trained, where
 
@@ -61,6 +65,19 @@ def test_a_cell_of_a_map_measures_what_the_papers_own_experiment_does():
                 assert value == pytest.approx(own[name], rel=1e-5, nan_ok=True), (name, ours)
             else:
                 assert value == own[name]
+
+
+def test_the_test_set_of_a_map_is_drawn_apart_from_what_is_trained_on():
+    cell = AT["start"].cells()[0]
+    start = one_layer.init([cell.model], [cell.seed], tokens=cell.task.tokens)
+    seen = SurveyTrainer(samples=256).examiner([cell], start, "cpu").test.x
+
+    def drawn(split):
+        parts = batches([cell.task], [cell.seed], split=split, steps=CHUNK, batch=256 // CHUNK)
+        return torch.cat([part.x for part in parts], dim=1)
+
+    assert torch.equal(seen, drawn("test"))
+    assert not torch.isin(seen, drawn("train")).all((-1, -2)).any()
 
 
 def test_a_seed_passes_if_it_is_inside_every_bound():

@@ -12,7 +12,7 @@ from torch import nn
 from rankscope.core.streams import stream
 from rankscope.lab import Job, Scale
 from rankscope.studies.real import assets, experiments, sentences
-from rankscope.studies.real.measurement import PARTS, examine, score, updates, with_update_rank
+from rankscope.studies.real.measurement import EVALUATIONS, PARTS, examine, score, updates, with_update_rank
 from rankscope.studies.real.sentences import Sentence, padded
 from rankscope.studies.real.training import (
     Batch,
@@ -89,9 +89,7 @@ def test_everything_is_measured_on_what_was_planted(tiny):
     torch.testing.assert_close(
         moved[1], (up - start["encoder.layer.1.intermediate.dense.weight"]).norm(dim=1)
     )
-    assert (
-        len(calls) == experiment.trainer.steps(experiments(Scale.SMOKE)[0].cells()[0]) - experiments(Scale.SMOKE)[0].train.steps
-    )
+    assert len(calls) == EVALUATIONS
 
 
 def test_ranks_are_told_by_part_and_of_the_last_layer(tiny):

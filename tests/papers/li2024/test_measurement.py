@@ -1,0 +1,288 @@
+"""Weights with a known answer are planted, and every quantity is compared with what was planted, or with a slow twin."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from rankscope.core.streams import stream
+from rankscope.ensembles import one_layer
+from rankscope.ensembles.one_layer import TRAINED
+from rankscope.lab import Cell
+from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
+from rankscope.papers.li2024.measurement import (
+    FRACTIONS,
+    RANKS,
+    TEST_SAMPLES,
+    Examiner,
+    converged_step,
+    course_records,
+    singular_value_growth,
+)
+from rankscope.tasks.patterns import batches, frames
+from rankscope.training.sgd import Trajectory
+
+PATTERNS, HIDDEN, MEMBERS = 6, 8, 2
+TASKS = [TASK.replace(dim=PATTERNS, patterns=PATTERNS, relevant_fraction=share) for share in (0.4, 0.6)]
+SMALL = MODEL.replace(dim=PATTERNS, rank=PATTERNS, value_rank=PATTERNS, hidden=HIDDEN)
+COORDINATES = ("measurement", "matrix", "place", "rank", "order", "fraction", "of", "sign")
+SIGNS = torch.tensor([[1.0, -1, 1, -1, 1, -1, 1, -1], [-1.0, 1, 1, -1, -1, 1, -1, 1]])
+LARGE = {0, 1, 2, 5, 6}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """C with ΔW = Σ c_ij μ_i μ_jᵀ, its diagonal apart from the rest, and rows of W_O of known size along the patterns."""
+    draw = stream(0, "planted")
+    aligned = {name: torch.randn(MEMBERS, PATTERNS, PATTERNS, generator=draw) for name in TRAINED[:3]}
+    for name, middle in (("w_q", 5.0), ("w_k", -5.0), ("w_v", 4.0)):
+        torch.diagonal(aligned[name], dim1=1, dim2=2).add_(middle)
+    before, update = (torch.randn(MEMBERS, HIDDEN, PATTERNS, generator=draw) for _ in range(2))
+    update[:, :, :2] += 3.0 * torch.stack([SIGNS > 0, SIGNS < 0], dim=-1)  # all point at their own pattern
+    sizes = [3.0 + i / 10 if i in LARGE else 1.0 - i / 20 for i in range(HIDDEN)]
+    update *= torch.tensor(sizes).unsqueeze(-1) / update.norm(dim=-1, keepdim=True)
+    before[:, [2, 3]] *= 5.0  # ‖o_i‖ has other groups than ‖Δo_i‖
+    return {**aligned, "before": before, "update": update}
+
+
+@pytest.fixture(scope="module")
+def patterns():
+    return torch.stack(frames(TASKS, range(MEMBERS))).float()
+
+
+@pytest.fixture(scope="module")
+def examiner(planted, patterns):
+    start = one_layer.init([SMALL] * MEMBERS, range(MEMBERS), tokens=TASK.tokens)
+    start |= {"a": SIGNS / HIDDEN**0.5, "w_o": planted["before"] @ patterns}
+    cells = [Cell("test", task, SMALL, TRAIN, seed, ()) for seed, task in enumerate(TASKS)]
+    return Examiner(cells, start, "cpu")
+
+
+@pytest.fixture(scope="module")
+def trained(examiner, planted, patterns):
+    start = examiner.start
+    after = {name: start[name] + patterns.mT @ planted[name] @ patterns for name in TRAINED[:3]}
+    return {**after, "w_o": start["w_o"] + planted["update"] @ patterns, "a": start["a"]}
+
+
+@pytest.fixture(scope="module")
+def found(examiner, trained):
+    """A member's row by its coordinates."""
+    return [
+        {tuple(row[name] for name in COORDINATES if name in row): row for row in rows}
+        for rows in examiner.records(7, trained)
+    ]
+
+
+def hinge_losses(examiner, weights):
+    """Each member's hinge loss on its test set."""
+    return one_layer.hinge(one_layer.forward(weights, examiner.test.x), examiner.test.labels).mean(-1)
+
+
+def test_a_row_says_what_it_is_of_and_no_value_is_part_of_a_name(examiner, trained, found):
+    for own, rows in zip(found, examiner.records(7, trained), strict=True):
+        assert len(own) == len(rows) == 1 + len(RANKS) + 4 * 3 + 3 * len(FRACTIONS) + 3 + 1 + 2 + 4
+        assert {row["step"] for row in rows} == {7}
+        assert not any(letter.isdigit() for row in rows for name in row for letter in name)
+
+
+@pytest.mark.parametrize("member", range(MEMBERS))
+@pytest.mark.parametrize("name", TRAINED[:3])
+def test_the_extremes_of_planted_alignments(planted, found, member, name):
+    c = planted[name][member].tolist()  # c[i][j] = μ_iᵀ ΔW μ_j
+    relevant, irrelevant = (0, 1), range(2, PATTERNS)
+    pairs = [(i, j) for i, j in itertools.product(range(PATTERNS), repeat=2) if i != j]
+    expected = {
+        "relevant_self": min(c[j][j] for j in relevant),
+        "relevant_leak": max(c[i][j] for i, j in pairs if j in relevant),
+        "irrelevant_to_relevant": min(c[i][j] for i in relevant for j in irrelevant),
+        "irrelevant_to_irrelevant": max(c[i][j] for i, j in pairs if i in irrelevant and j in irrelevant),
+        "irrelevant_self_least": min(c[j][j] for j in irrelevant),
+        "irrelevant_self_greatest": max(c[j][j] for j in irrelevant),
+        "irrelevant_leak": max(c[i][j] for i, j in pairs if j in irrelevant),
+    }
+    row = found[member]["alignment", name[-1]]
+    assert {column: row[column] for column in expected} == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("member", range(MEMBERS))
+def test_the_singular_values_of_planted_updates(planted, found, member):
+    planted = {**{name: planted[name] for name in TRAINED[:3]}, "w_o": planted["update"]}
+    for name, update in planted.items():
+        values = torch.linalg.svdvals(update[member])
+        for place in (1, 2, 3):
+            assert found[member]["spectrum", name[-1], place]["sigma"] == pytest.approx(
+                values[place - 1].item(), rel=1e-4
+            )
+
+
+def test_loss_and_attention_of_the_whole_model(examiner, trained, found):
+    for member in range(MEMBERS):
+        row = found[member]["whole",]
+        assert row["loss"] == pytest.approx(hinge_losses(examiner, trained)[member].item(), rel=1e-4)
+        for column, weights in (("mass", trained), ("mass_start", examiner.start)):
+            x, pattern = examiner.test.x[member], examiner.test.pattern[member]
+            scores = torch.einsum("sqd,ed,ef,skf->sqk", x, weights["w_q"][member], weights["w_k"][member], x)
+            weight = scores.exp() / scores.exp().sum(-1, keepdim=True)
+            wins = torch.where(examiner.test.labels[member] > 0, 0, 1)
+            mass = [weight[s, :, pattern[s] == wins[s]].sum(-1).mean().item() for s in range(TEST_SAMPLES)]
+            assert row[column] == pytest.approx(np.mean(mass), rel=1e-4), column
+    assert found[0]["whole",]["mass"] != pytest.approx(found[0]["whole",]["mass_start"], rel=0.1)
+
+
+def test_truncation_replaces_every_update_by_its_nearest_of_that_rank(examiner, trained, found):
+    for rank in RANKS:
+        weights = dict(trained)
+        for name in TRAINED:
+            left, values, right = torch.linalg.svd(trained[name] - examiner.start[name], full_matrices=False)
+            kept = values.where(torch.arange(values.shape[-1]) < rank, 0.0)
+            weights[name] = examiner.start[name] + left * kept.unsqueeze(1) @ right
+        losses = hinge_losses(examiner, weights)
+        masses = examiner.contributions(weights)[1]["mass"]
+        for member in range(MEMBERS):
+            row = found[member]["truncation", rank]
+            assert row["loss"] == pytest.approx(losses[member].item(), rel=1e-3)
+            assert row["mass"] == pytest.approx(masses[member].item(), rel=1e-3)
+    assert len({round(found[0]["truncation", rank]["loss"], 4) for rank in (1, 2, 5, 10)}) == 4
+
+
+@pytest.mark.parametrize("member", range(MEMBERS))
+def test_pruning_takes_the_neurons_in_the_order_it_names(examiner, trained, found, member):
+    rows = {"o": trained["w_o"], "update": trained["w_o"] - examiner.start["w_o"]}
+    ranking = {of: row[member].norm(dim=-1).argsort().tolist() for of, row in rows.items()}
+    orders = {
+        "smallest": ranking["o"],
+        "largest": ranking["o"][::-1],
+        "largest updates": ranking["update"][::-1],
+    }
+    assert len({tuple(order) for order in orders.values()}) == 3
+    for (name, order), fraction in itertools.product(orders.items(), FRACTIONS):
+        w_o = trained["w_o"].clone()
+        w_o[:, order[: round(fraction * HIDDEN)]] = 0.0
+        loss = hinge_losses(examiner, {**trained, "w_o": w_o})[member].item()
+        assert found[member]["pruning", name, fraction]["loss"] == pytest.approx(loss, rel=1e-4), (
+            name,
+            fraction,
+        )
+
+
+def groups(sizes):
+    """The lower group of two, cut where the variance between them is largest, and that share of the variance."""
+    sizes = np.array(sizes)
+    cuts = [sizes <= cut for cut in np.sort(sizes)[:-1]]
+    between = [
+        low.mean() * (~low).mean() * (sizes[low].mean() - sizes[~low].mean()) ** 2 / sizes.var()
+        for low in cuts
+    ]
+    best = int(np.argmax(between))
+    return set(np.flatnonzero(cuts[best]).tolist()), between[best]
+
+
+@pytest.mark.parametrize("member", range(MEMBERS))
+def test_planted_neurons(examiner, planted, trained, found, member):
+    rows = {"o": planted["before"] + planted["update"], "update": planted["update"]}
+    small = set(range(HIDDEN)) - LARGE
+    signs = SIGNS[member].tolist()
+    sizes = {of: row[member].norm(dim=-1).tolist() for of, row in rows.items()}
+    assert groups(sizes["update"])[0] == small
+    assert groups(sizes["o"])[0] not in (small, LARGE)
+    for of, row in rows.items():
+        low, share = groups(sizes[of])
+        assert found[member]["neurons", of] == {
+            "step": 7,
+            "measurement": "neurons",
+            "of": of,
+            "small_fraction": pytest.approx(len(low) / HIDDEN),
+            "separation": pytest.approx(share, rel=1e-4),
+            "small_norm": pytest.approx(max(sizes[of][i] for i in small), rel=1e-4),
+        }
+        along = row[member].abs().tolist()
+        for name, sign, own in (("plus", 1, 0), ("minus", -1, 1)):
+            side = [i for i in range(HIDDEN) if signs[i] == sign]
+            got = found[member]["directions", of, name]
+            assert got["large_on_own"] == pytest.approx(
+                min(along[i][own] for i in side if i in LARGE), abs=1e-5
+            )
+            assert got["small_on_other"] == pytest.approx(
+                max(along[i][j] for i in side if i in small for j in range(PATTERNS) if j != own), abs=1e-5
+            )
+    w_o = trained["w_o"].clone()
+    w_o[:, sorted(small)] = 0.0
+    got = found[member]["large set",]
+    assert got["loss_without_small"] == pytest.approx(
+        hinge_losses(examiner, {**trained, "w_o": w_o})[member].item(), rel=1e-4
+    )
+    share = np.mean([sizes["update"][i] for i in small]) / np.mean([sizes["update"][i] for i in LARGE])
+    assert got["small_share_of_large"] == pytest.approx(share, rel=1e-4)
+
+
+def test_with_an_output_vector_per_position_the_sign_of_their_mean_decides(examiner, trained):
+    spread = torch.ones(TASK.tokens, 1)
+    spread[0] = -3.0  # the first position disagrees with the mean
+    per_position = {**trained, "a": trained["a"].unsqueeze(1) * spread}
+    shared, apart = (
+        {tuple(at.values()): columns for at, columns in examiner.neurons(weights, torch.zeros(2, TEST_SAMPLES, HIDDEN))}
+        for weights in (trained, per_position)
+    )  # fmt: skip
+    for at, columns in shared.items():
+        for name, values in columns.items():
+            assert torch.equal(apart[at][name], values), (at, name)
+
+
+def test_the_test_set_is_drawn_apart_from_what_is_trained_on(examiner):
+    def drawn(split):
+        return next(batches(TASKS, range(MEMBERS), split=split, steps=1, batch=TEST_SAMPLES)).x
+
+    assert torch.equal(examiner.test.x, drawn("test"))
+    for split in ("train", "samples"):
+        assert not torch.isin(examiner.test.x, drawn(split)).all((-1, -2)).any(), split
+
+
+def test_a_training_has_converged_where_eight_losses_in_a_row_average_below_a_twentieth():
+    losses = torch.ones(40, 5)
+    losses[10:, 0] = 0.0  # the first window below is steps 11 to 18
+    losses[10:17, 1] = 0.0  # seven are too few
+    losses[5:13, 2] = 0.049
+    losses[10:, 3] = 0.051
+    losses[32:, 4] = 0.0  # the last window
+    found = converged_step(losses).tolist()
+    assert [found[0], found[2], found[4]] == [14.5, 9.5, 36.5]
+    assert math.isnan(found[1])
+    assert math.isnan(found[3])
+    assert converged_step(torch.zeros(8, 1)).tolist() == [4.5]
+    assert converged_step(torch.zeros(7, 2)).isnan().all()
+
+
+def spectra(*values):
+    """Weights of two members, w_k with these singular values on top of a start."""
+    draw = stream(1, "planted")
+    start = torch.randn(2, 4, 4, generator=draw)
+    left, right = (torch.linalg.qr(torch.randn(2, 4, 4, generator=draw))[0] for _ in range(2))
+    at = {0: {"w_k": start}}
+    for step, sigma in values:
+        at[step] = {"w_k": start + left * torch.tensor(sigma).unsqueeze(1) @ right}
+    return at
+
+
+GROWING = (
+    (30, [[6.0, 0.9, 0.1, 0.0], [4.0, 0.5, 0.4, 0.0]]),
+    (1, [[1.0, 0.5, 0.4, 0.0], [2.0, 0.5, 0.1, 0.0]]),
+    (10, [[2.0, 0.6, 0.2, 0.0], [1.5, 1.0, 0.3, 0.0]]),
+)
+
+
+def test_growth_is_the_least_of_the_first_two_singular_values_over_the_steps_kept():
+    assert singular_value_growth(spectra(*GROWING)).tolist() == pytest.approx([1.2, 0.5], rel=1e-4)
+
+
+def test_what_the_course_of_a_training_tells_stands_in_rows_of_its_own():
+    losses = torch.cat([torch.ones(20, 2), torch.tensor([[0.0, 1.0]]).repeat(10, 1)])
+    first, second = course_records(Trajectory(losses, spectra(*GROWING)))
+    assert first == [
+        {"step": 30, "measurement": "training", "converged_step": 24.5},
+        {"step": 30, "measurement": "growth", "matrix": "k", "least_growth": pytest.approx(1.2, rel=1e-4)},
+    ]
+    assert math.isnan(second[0]["converged_step"])
+    assert second[1]["least_growth"] == pytest.approx(0.5, rel=1e-4)
