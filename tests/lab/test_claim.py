@@ -82,6 +82,7 @@ def test_a_bound_says_what_it_asks():
     ]
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_check_without_values_has_no_mean():
     assert math.isnan(Check("x", (), AtLeast(0.5)).mean)
 
@@ -180,8 +181,9 @@ def test_the_claims_of_a_study_are_beyond_the_paper_unless_they_say_otherwise():
     claims = Claims("depth", origin=Origin.BEYOND)
     parts = {"source": "", "says": "", "experiment": "e", "figure": "f"}
     claims("ours", **parts)(lambda table: [])
-    claims("theirs", **parts, origin=Origin.PAPER)(lambda table: [])
+    claims("the.irs", **parts, origin=Origin.PAPER)(lambda table: [])
     assert [claim.origin for claim in claims] == [Origin.BEYOND, Origin.PAPER]
+    assert claims[1].name == "the.irs"
 
 
 def test_a_claim_without_a_check_is_a_defect():
