@@ -4,8 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 OUT    ?= report
+FILES  ?=
+JOBS   ?= 2
 
-.PHONY: reproduce test check lint setup clean
+.PHONY: reproduce test check lint setup mutants clean
 
 reproduce: $(READY)  ## every paper at scale `quick`, and results/ beside it, then OUT/index.html
 	$(BIN)/rankscope reproduce --out $(OUT)
@@ -21,6 +23,20 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+mutants: $(BIN)/mutmut  ## changes to the code that no test notices; FILES=src/rankscope/lab/claim.py tries one file or folder
+	rm -rf mutants
+	$(BIN)/mutmut run --max-children $(JOBS) $(patsubst %,'%.*',$(subst /,.,$(patsubst src/%,%,$(FILES:.py=))))
+	@$(BIN)/mutmut results | grep -v 'not checked' || true
+	@$(BIN)/mutmut export-cicd-stats
+	@$(BIN)/python -c 'import json; of = json.load(open("mutants/mutmut-cicd-stats.json")); \
+	  dead = of["killed"] + of["timeout"] + of["segfault"]; \
+	  tried = dead + of["survived"] + of["no_tests"] + of["suspicious"]; \
+	  print(f"{dead} of {tried} mutants killed, {dead / tried:.1%}; asked 85%"); raise SystemExit(dead < 0.85 * tried)'
+
+$(BIN)/mutmut: $(READY)
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable ".[mutants]"
+	@touch $@
+
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt sentences.txt
@@ -33,4 +49,4 @@ $(READY): pyproject.toml constraints.txt sentences.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(OUT)
+	rm -rf $(VENV) $(OUT) mutants
