@@ -9,7 +9,7 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.papers.amsel2024.survey import survey
-from rankscope.theory.heads.linear_heads import linear_error
+from rankscope.theory.heads.rank_one import linear_error
 
 PUBLISHED_DIM = 64
 PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400.0, 8: 1530.0, 64: 1470.0}}

@@ -47,15 +47,15 @@ def figures(results: Results) -> list[Figure]:
 def _floors(table: pd.DataFrame) -> list[Panel]:
     panels = []
     for dim in _spread(sorted(table["dim"].unique()), 2):
-        part = table[table["dim"] == dim]
+        part = table[(table["dim"] == dim) & (table["values"] == "any")]
         curves = part[part["kind"] == "curve"]
         ranks = _spread(sorted(curves["rank"].unique()), 5)
         series = [
-            Series(f"rank {rank}", *_xy(2.0 ** rows["log2_heads"], rows["floor_any"]))
+            Series(f"rank {rank}", *_xy(2.0 ** rows["log2_heads"], rows["floor"]))
             for rank, rows in _parts(curves, "rank", ranks)
         ]
         standard = part[(part["kind"] == "standard") & part["rank"].isin(ranks)]
-        dots = Series("H = d/r", *_xy(2.0 ** standard["log2_heads"], standard["floor_any"]), mark=Mark.POINTS)
+        dots = Series("H = d/r", *_xy(2.0 ** standard["log2_heads"], standard["floor"]), mark=Mark.POINTS)
         panels.append(Panel(f"dim {dim}", "heads", "least error", [*series, dots], log_x=True))
     return panels
 
@@ -63,29 +63,25 @@ def _floors(table: pd.DataFrame) -> list[Panel]:
 def _growth(table: pd.DataFrame) -> list[Panel]:
     rank = int(table["rank"].min())
     rows = table[table["rank"] == rank]
-    series = [
-        Series(
-            f"error {error:g}, L = {part['degree'].iloc[0]}",
-            *_xy(part["dim"], 10.0 ** part["log10_heads_any"]),
-        )
-        for error, part in _parts(rows, "error")
-    ]
+    heads = _by_error(rows, "dim", 10.0 ** rows["log10_heads"])
     standard = Series("H = d/r", *_xy(rows["dim"], rows["dim"] / rank), paper=True)
-    return [Panel(f"least heads of rank {rank}", "dim", "heads", [*series, standard], log_x=True, log_y=True)]
+    return [Panel(f"least heads of rank {rank}", "dim", "heads", [*heads, standard], log_x=True, log_y=True)]
 
 
 def _scaling(table: pd.DataFrame) -> list[Panel]:
     ratio = int(table["ratio"].max())
     rows = table[table["ratio"] == ratio]
-    series = [
-        Series(
-            f"error {error:g}, L = {part['degree'].iloc[0]}",
-            *_xy(part["rank"], 10.0 ** (part["log10_heads_any"] - part["log10_heads_any"].max())),
-        )
-        for error, part in _parts(rows, "error")
+    over_last = 10.0 ** (rows["log10_heads"] - rows.groupby("error")["log10_heads"].transform("max"))
+    title, label = f"least heads where dim = {ratio} · rank", "heads, over those at the last rank"
+    return [Panel(title, "rank", label, _by_error(rows, "rank", over_last), log_x=True, log_y=True)]
+
+
+def _by_error(table: pd.DataFrame, x: str, y: pd.Series) -> list[Series]:
+    """A series for every error, which the degree of its polynomial goes with."""
+    return [
+        Series(f"error {error:g}, L = {part['degree'].iloc[0]}", *_xy(part[x], y[part.index]))
+        for error, part in _parts(table, "error")
     ]
-    title = f"least heads where dim = {ratio} · rank"
-    return [Panel(title, "rank", "heads, over those at the last rank", series, log_x=True, log_y=True)]
 
 
 def _exponents(table: pd.DataFrame) -> list[Panel]:
@@ -171,20 +167,20 @@ def _softmax(table: pd.DataFrame) -> list[Panel]:
 
 def _counts(table: pd.DataFrame) -> list[Panel]:
     first = table[table["seed"] == table["seed"].min()]
-    columns = (
-        ("C(r+l, l)", "slide", Mark.BAR),
-        ("found, V ∝ I", "found_identity", Mark.POINTS),
-        ("found, random V", "found_any", Mark.POINTS),
-    )
+    identity, arbitrary = (first[first["values"] == values] for values in ("identity", "any"))
     series = [
         Series(
             name,
-            first["shape"].tolist(),
-            first[column].astype(float).tolist(),
+            rows["shape"].tolist(),
+            rows[column].astype(float).tolist(),
             mark=mark,
             paper=mark is Mark.BAR,
         )
-        for name, column, mark in columns
+        for name, rows, column, mark in (
+            ("C(r+l, l)", identity, "slide", Mark.BAR),
+            ("found, V ∝ I", identity, "found", Mark.POINTS),
+            ("found, random V", arbitrary, "found", Mark.POINTS),
+        )
     ]
     return [Panel("touched harmonics", "dim, rank, degree", "harmonics", series)]
 

@@ -13,7 +13,7 @@ from rankscope.papers.amsel2024.random_features.published import published_point
 from rankscope.papers.amsel2024.random_features.solve import best_error, solve_matrix_free
 from rankscope.papers.amsel2024.vector_problem import simulate_error
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, Points, Queries, Target, sample
-from rankscope.theory.heads import majority, prediction
+from rankscope.theory.heads import majority, rank_one
 from rankscope.theory.heads.softmax_head import error_two_orthonormal
 
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -43,9 +43,9 @@ def random_features(cell: Cell) -> Records:
             "independent": best_error(
                 *independent_heads(dim, heads, stream(cell.seed, "heads", dim, heads))
             ).error,
-            "prediction": prediction.independent_heads_prediction(dim, heads),
-            "infimum": prediction.rank_one_infimum(dim, heads),
-            "plateau": prediction.plateau(dim),
+            "prediction": rank_one.independent_heads_prediction(dim, heads),
+            "infimum": rank_one.rank_one_infimum(dim, heads),
+            "plateau": rank_one.linear_error(dim),
         }
     ]
 
@@ -62,9 +62,9 @@ def many_heads(cell: Cell) -> Records:
             "independent": fit.error,
             "gap": fit.gap,
             "iterations": fit.iterations,
-            "prediction": prediction.independent_heads_prediction(dim, heads),
-            "infimum": prediction.rank_one_infimum(dim, heads),
-            "plateau": prediction.plateau(dim),
+            "prediction": rank_one.independent_heads_prediction(dim, heads),
+            "infimum": rank_one.rank_one_infimum(dim, heads),
+            "plateau": rank_one.linear_error(dim),
         }
     ]
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.theory.heads.agreement import target_advantage
+from rankscope.theory.heads.rank_one import target_advantage
 
 
 def angle_matrix(
