@@ -3,7 +3,7 @@
 import torch
 
 from rankscope.linalg.sphere import uniform_sphere
-from rankscope.papers.amsel2024.vector_problem import Estimate, estimate
+from tests.reference.estimate import Estimate, estimate
 
 
 def simulate_error(dim: int, beta: float, *, samples: int, generator: torch.Generator) -> Estimate:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from rankscope.core.streams import stream
 from rankscope.linalg.sphere import uniform_sphere
-from rankscope.papers.amsel2024.vector_problem import estimate
 from rankscope.theory.heads.majority import failure_rate, heads_for_failure
 from rankscope.theory.heads.rank_one import single_head_success
 from rankscope.theory.heads.sphere import density_constant
+from tests.reference.estimate import estimate
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "reference/amsel2024_theory.json").read_text())
 

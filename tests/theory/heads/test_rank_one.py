@@ -14,7 +14,6 @@ from rankscope.core.streams import stream
 from rankscope.linalg.sphere import uniform_sphere
 from rankscope.papers.amsel2024.random_features.agreement import head_agreement, target_agreement
 from rankscope.papers.amsel2024.random_features.head_draws import independent_heads
-from rankscope.papers.amsel2024.vector_problem import estimate
 from rankscope.theory.heads.rank_one import (
     advantage_closed_form,
     advantage_quadrature,
@@ -26,6 +25,7 @@ from rankscope.theory.heads.rank_one import (
     target_advantage,
 )
 from rankscope.theory.heads.sphere import mean_over_elevation
+from tests.reference.estimate import estimate
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "reference/amsel2024_theory.json").read_text())
 ANGLES = {"pi/6": math.pi / 6, "pi/4": math.pi / 4, "pi/3": math.pi / 3, "pi/2": math.pi / 2} | {

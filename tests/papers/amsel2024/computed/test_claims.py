@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankscope.lab import Verdict, judge
+from rankscope.lab import Origin, Verdict, judge
 from rankscope.papers.amsel2024.computed import CLAIMS
 
 SEEDS = range(5)
@@ -121,6 +121,12 @@ COUNTEREXAMPLES = {
 def test_every_claim_has_a_counterexample_and_its_own_name():
     assert set(COUNTEREXAMPLES) == set(BY_ID)
     assert len(BY_ID) == len(CLAIMS)
+
+
+def test_what_is_not_in_the_talk_is_beyond_it():
+    ours = {claim.id for claim in CLAIMS if claim.source == "not in the talk"}
+    assert ours == {claim.id for claim in CLAIMS if claim.origin is Origin.BEYOND}
+    assert len(ours) == 7
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID))

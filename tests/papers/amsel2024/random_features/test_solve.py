@@ -16,11 +16,12 @@ from rankscope.papers.amsel2024.random_features.solve import (
     solve_dense,
     solve_matrix_free,
 )
-from rankscope.papers.amsel2024.vector_problem import simulate_error
+from rankscope.papers.amsel2024.vector_problem import simulated_errors
 from rankscope.theory.heads.counting import harmonic_dim
 from rankscope.theory.heads.expansions import sign_eigenvalue
 from rankscope.theory.heads.rank_one import independent_heads_prediction, rank_one_infimum
 from rankscope.theory.heads.sphere import gegenbauer
+from tests.reference.estimate import estimate
 
 
 def paired_heads(dim, heads, generator):
@@ -175,8 +176,8 @@ def test_a_dense_matrix_too_large_is_refused():
 def test_the_formula_is_the_error_of_the_vector_problem():
     q, k = independent_heads(8, 64, stream(0, "vector"))
     fit = best_error(q, k)
-    simulated = simulate_error(q, k, fit.weights, samples=100_000, generator=stream(1, "vector"))
-    assert simulated.distance(fit.error) < 4
+    errors = simulated_errors(q, k, fit.weights, samples=100_000, generator=stream(1, "vector"))
+    assert estimate(errors).distance(fit.error) < 4
 
 
 def test_published_keys_are_short():
@@ -186,8 +187,8 @@ def test_published_keys_are_short():
 
 def test_the_published_number_is_not_the_error_of_its_own_heads():
     point = published_point(8, 1_024, stream(0, "published"))
-    simulated = simulate_error(
-        point.q, point.k, point.weights, samples=60_000, generator=stream(1, "published")
+    simulated = estimate(
+        simulated_errors(point.q, point.k, point.weights, samples=60_000, generator=stream(1, "published"))
     )
     assert simulated.distance(point.true_error) < 4
     assert simulated.distance(point.printed) > 10

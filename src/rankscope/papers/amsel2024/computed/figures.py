@@ -1,7 +1,7 @@
 """The figures of what can be computed, each beside what the talk says."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,35 +12,15 @@ from rankscope.lab.paper import Results
 Draw = Callable[[pd.DataFrame], Sequence[Panel]]
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A figure before its tables: which experiment draws which panels."""
-
-    id: str
-    title: str
-    paper_says: str
-    caption: str
-    panels: Mapping[str, Draw]
-
-
 def figures(results: Results) -> list[Figure]:
     """Every figure of which an experiment has been run, with the panels that can be drawn."""
     made = []
-    for draft in DRAFTS:
-        draws = {f"amsel2024/computed-{name}": draw for name, draw in draft.panels.items()}
-        run = tuple(name for name in draws if name in results.tables)
-        panels = [panel for name in run for panel in draws[name](results.tables[name])]
+    for figure, draws in FIGURES:
+        named = {f"amsel2024/computed-{name}": draw for name, draw in draws.items()}
+        run = tuple(name for name in named if name in results.tables)
+        panels = [panel for name in run for panel in named[name](results.tables[name])]
         if panels:
-            made.append(
-                Figure(
-                    f"amsel2024-{draft.id}",
-                    draft.title,
-                    draft.paper_says,
-                    draft.caption,
-                    panels,
-                    experiments=run,
-                )
-            )
+            made.append(replace(figure, panels=panels, experiments=run))
     return made
 
 
@@ -227,64 +207,86 @@ def _spread(values: Sequence[float], count: int) -> list[float]:
     return [values[place] for place in places]
 
 
-DRAFTS = (
-    Draft(
-        "floors",
-        "The floor under the error, against heads",
-        "Low-rank attention is weaker than full-rank attention even for H ≫ d/r; one full-rank head is exact.",
-        "Computed, whatever the weights and the training, for arbitrary V. Dots: standard scaling, H = d/r. The average "
-        "of both points has error 1/2.",
+FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
+    (
+        Figure(
+            "amsel2024-floors",
+            "The floor under the error, against heads",
+            "Low-rank attention is weaker than full-rank attention even for H ≫ d/r; one full-rank head is exact.",
+            "Computed, whatever the weights and the training, for arbitrary V. Dots: standard scaling, H = d/r. The average "
+            "of both points has error 1/2.",
+            panels=(),
+        ),
         {"floors": _floors},
     ),
-    Draft(
-        "heads",
-        "The least heads not excluded, against dim",
-        "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
-        "Least heads for arbitrary V, standard scaling dashed; and the degree of that polynomial, the talk's 1/ε dashed: "
-        "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says. With dim and rank "
-        "growing together the heads settle: d/r alone decides, once the rank is large.",
+    (
+        Figure(
+            "amsel2024-heads",
+            "The least heads not excluded, against dim",
+            "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
+            "Least heads for arbitrary V, standard scaling dashed; and the degree of that polynomial, the talk's 1/ε dashed: "
+            "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says. With dim and rank "
+            "growing together the heads settle: d/r alone decides, once the rank is large.",
+            panels=(),
+        ),
         {"growth": _growth, "exponents": _exponents, "scaling": _scaling},
     ),
-    Draft(
-        "energies",
-        "How the energy of sgn⟨x, y⟩ is spread over degrees",
-        "The energy decays slowly: N(d, l)·β_l ~ d/l².",
-        "Odd degrees; the energies of a dim sum to 1. Right: energy · l² at l = 256 d grows like √d, not like d "
-        "(dashed).",
+    (
+        Figure(
+            "amsel2024-energies",
+            "How the energy of sgn⟨x, y⟩ is spread over degrees",
+            "The energy decays slowly: N(d, l)·β_l ~ d/l².",
+            "Odd degrees; the energies of a dim sum to 1. Right: energy · l² at l = 256 d grows like √d, not like d "
+            "(dashed).",
+            panels=(),
+        ),
         {"energies": _energies},
     ),
-    Draft(
-        "random-features",
-        "Random rank-1 heads with the best weights, corrected",
-        "Is the lower bound tight? Pretty much: just use random rank-1 heads.",
-        "Dashed: as published, with keys that were not brought back to length 1. Those weights have the true error above "
-        "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound, until "
-        "there are N(d, 3)² of them. Means over seeds with 95% intervals.",
+    (
+        Figure(
+            "amsel2024-random-features",
+            "Random rank-1 heads with the best weights, corrected",
+            "Is the lower bound tight? Pretty much: just use random rank-1 heads.",
+            "Dashed: as published, with keys that were not brought back to length 1. Those weights have the true error above "
+            "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound, until "
+            "there are N(d, 3)² of them. Means over seeds with 95% intervals.",
+            panels=(),
+        ),
         {"random-features": _random_features, "many-heads": _many_heads},
     ),
-    Draft(
-        "majority",
-        "Majority vote of random rank-1 heads",
-        "A random rank-1 head guesses correctly with probability ~ 1/2 + 1/√d; the majority of many such heads is "
-        "correct with high probability.",
-        "Two points. The heads are right independently only given the points: failure falls like ½√(d/H), not "
-        "exponentially. Dashed: d/(4δ²) at the smallest δ.",
+    (
+        Figure(
+            "amsel2024-majority",
+            "Majority vote of random rank-1 heads",
+            "A random rank-1 head guesses correctly with probability ~ 1/2 + 1/√d; the majority of many such heads is "
+            "correct with high probability.",
+            "Two points. The heads are right independently only given the points: failure falls like ½√(d/H), not "
+            "exponentially. Dashed: d/(4δ²) at the smallest δ.",
+            panels=(),
+        ),
         {"majority": _majority, "votes-needed": _votes_needed},
     ),
-    Draft(
-        "softmax",
-        "One full-rank softmax head",
-        "A full-rank hardmax head is exact, and softmax with large weights acts like it.",
-        "Two orthonormal points, X softmax(β Xᵀy) as an attention layer; at β = 0 the error is 1/2. Means over seeds "
-        "with 95% intervals.",
+    (
+        Figure(
+            "amsel2024-softmax",
+            "One full-rank softmax head",
+            "A full-rank hardmax head is exact, and softmax with large weights acts like it.",
+            "Two orthonormal points, X softmax(β Xᵀy) as an attention layer; at β = 0 the error is 1/2. Means over seeds "
+            "with 95% intervals.",
+            panels=(),
+        ),
         {"softmax": _softmax},
     ),
-    Draft(
-        "lemmas",
-        "The lemmas of the proof, checked numerically",
-        "A head touches at most C(r+l, l) harmonics of degree l; sgn = T u for some u; the T(Y ⊗ Y) are orthogonal.",
-        "Harmonics that a random head is not orthogonal to, by quadrature: the slide's count (bars) is exceeded for "
-        "arbitrary V. The norm of u when its series is cut never settles. Cosines of T(Y ⊗ Y) are rounding errors.",
+    (
+        Figure(
+            "amsel2024-lemmas",
+            "The lemmas of the proof, checked numerically",
+            "A head touches at most C(r+l, l) harmonics of degree l; sgn = T u for some u; the T(Y ⊗ Y) are orthogonal.",
+            "Harmonics that a random head is not orthogonal to, by quadrature: the slide's count (bars) is exceeded for "
+            "arbitrary V. The norm of u when its series is cut never settles. Cosines of T(Y ⊗ Y) are rounding errors.",
+            panels=(),
+        ),
         {"counts": _counts, "representer": _representer, "orthogonality": _orthogonality},
     ),
 )
+"""Each figure before its tables, and which experiment draws which of its panels."""
