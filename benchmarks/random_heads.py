@@ -23,9 +23,9 @@ from rankscope.kernels import usable
 from rankscope.papers.amsel2024.random_features.agreement_product import agreement_product
 from rankscope.papers.amsel2024.random_features.head_draws import Heads, independent_heads
 from rankscope.papers.amsel2024.random_features.solve import best_error, solve_matrix_free
-from rankscope.theory.heads.prediction import (
+from rankscope.theory.heads.rank_one import (
     independent_heads_prediction,
-    plateau,
+    linear_error,
     rank_one_infimum,
 )
 
@@ -61,7 +61,7 @@ def measure(dim: int, heads: int, device: str) -> dict[str, Any]:
         "gap": fit.gap,
         "relative_residual": fit.residual,
         "prediction": independent_heads_prediction(dim, heads),
-        "plateau": plateau(dim),
+        "plateau": linear_error(dim),
         "bound": rank_one_infimum(dim, heads),
     }
     if heads <= PRODUCT_HEADS:

@@ -3,6 +3,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankscope import theory
 from rankscope.core import InputError
@@ -54,6 +56,23 @@ def test_match3_carries_what_rank_heads_and_precision_make():
     answer = theory.match3_communication(tokens=4_096, rank=64, heads=2, precision_bits=16)
     assert (answer.carried_bits, answer.least_heads, answer.excluded) == (2_048, 4, True)
     assert "not a certified number" in answer.assumptions
+
+
+@given(st.integers(1, 10**6), st.integers(1, 4096), st.integers(1, 64))
+def test_least_heads_for_match3_are_the_first_that_carry_enough(tokens, rank, bits):
+    def excluded(heads):
+        return theory.match3_communication(tokens, rank, heads, bits).excluded
+
+    least = theory.match3_communication(tokens, rank, 1, bits).least_heads
+    assert not excluded(least + 1)
+    assert least == 1 or excluded(least - 1)
+
+
+def test_match3_trades_rank_and_heads_freely():
+    low = theory.match3_communication(tokens=4096, rank=1, heads=64, precision_bits=16)
+    full = theory.match3_communication(tokens=4096, rank=64, heads=1, precision_bits=16)
+    assert low.carried_bits == full.carried_bits
+    assert "not r" in low.assumptions
 
 
 def test_an_undecided_count_gives_the_proved_range(monkeypatch):

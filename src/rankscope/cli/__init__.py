@@ -1,11 +1,5 @@
-"""The command line: parse, call, print. One module for each kind of question."""
+"""The command line: parse, call, print. One module for each kind of question, imported when it is asked."""
 
-import sys
-
-try:  # loading torch takes a moment, in which a user may change his mind
-    from rankscope.cli import heads, lab, neurons, survey, theory, updates  # noqa: F401  (importing adds the commands)
-    from rankscope.cli.app import run_app as main
-except KeyboardInterrupt:
-    sys.exit(130)
+from rankscope.cli.app import run_app as main
 
 __all__ = ["main"]

@@ -6,10 +6,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
+from typer.core import TyperGroup
 
 from rankscope import __version__
 from rankscope.core import RankscopeError
@@ -22,12 +24,54 @@ USAGE_MISTAKE: type[Exception] = next(
 INTERRUPTED = 130
 """The exit code of Ctrl-C, and what newer releases of typer make of it."""
 
+COMMANDS = {
+    "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
+    "reproduce": (
+        "lab",
+        "Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was.",
+    ),
+    "claims": ("lab", "List every claim: its source, what the paper says, which experiment decides it."),
+    "export": ("lab", "Write every experiment's table, and the provenance of its cells, as Parquet and CSV."),
+    "report": ("lab", "Write the page again from the store, without running anything."),
+    "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
+    "survey": ("survey", "List published models: rank stands still while dim grows."),
+    "bound": (
+        "theory",
+        "The least heads for an error, or the error that a number of heads cannot beat, whatever the training.",
+    ),
+    "plan": (
+        "theory",
+        "Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like.",
+    ),
+    "updates": (
+        "updates",
+        "What rank has the update from one checkpoint to another, and which rank would a LoRA need?",
+    ),
+}
+"""Every command: the module that has it, which may take seconds to import, and what the list of commands says of it."""
+
+
+class Commands(TyperGroup):
+    """Imports the module of a command when the command is called, and no other."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names."""
+        if args[0] in COMMANDS:
+            import_module(f"rankscope.cli.{COMMANDS[args[0]][0]}")
+            self.commands = cast(Any, typer.main.get_command(app)).commands
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=Commands,
     help="How much rank does attention need? Two papers made executable, every claim with a verdict; and real "
     "checkpoints under the scope.",
     no_args_is_help=True,
     add_completion=False,
 )
+
+for _name, (_, _says) in COMMANDS.items():
+    app.command(_name, help=_says)(lambda: None)  # its module has the command itself, under the same name
 
 Out = Annotated[Path, typer.Option(help="Run folder: the store, the page and the figures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

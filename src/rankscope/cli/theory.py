@@ -5,15 +5,16 @@ import math
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 
 from rankscope import theory
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.tables import show_table, write_csv
 from rankscope.core import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EXACT_IN_JSON = 2**53
 """Beyond this, most readers of JSON turn an integer into the nearest float; it is written as text instead."""
@@ -84,6 +85,8 @@ def plan(
     csv: Annotated[Path | None, typer.Option(help="Write every row to this file.")] = None,
 ) -> None:
     """Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like."""
+    from rankscope.cli.tables import show_table, write_csv
+
     table = theory.plan(
         dim,
         params=params,
@@ -119,7 +122,9 @@ def _down(floor: float) -> str:
     return f"{Context(prec=6, rounding=ROUND_FLOOR).create_decimal(floor):g}"
 
 
-def _plan_table(rows: pd.DataFrame, error: str) -> pd.DataFrame:
+def _plan_table(rows: "pd.DataFrame", error: str) -> "pd.DataFrame":
+    import pandas as pd
+
     sizes = {
         "rank": "rank", "heads": "heads", "value_rank": "value_rank", "params": "params", "kv_bytes": "KV_bytes",
         "flops": "FLOPs",

@@ -3,14 +3,13 @@
 A batch holds points x_1 … x_N, queries y, and for every query the point that is its answer   [amsel2024].
 """
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
-from scipy.special import betainc, ndtr
+from scipy.special import betainc
 from torch import Tensor
 
 from rankscope.core import Config, InputError
@@ -26,11 +25,10 @@ class Target(Enum):
 
 
 class Points(Enum):
-    """The law of the points: independent uniform, a uniform orthonormal frame, or x and −x in pairs."""
+    """The law of the points: independent uniform, or a uniform orthonormal frame."""
 
     IID = "iid"
     ORTHOGONAL = "orthogonal"
-    DOUBLED = "doubled"
 
 
 class Queries(Enum):
@@ -56,8 +54,6 @@ class Neighbors(Config):
                 f"tokens={self.tokens} > dim={self.dim}: no more than dim points are orthogonal. "
                 f"Lower tokens to ≤ {self.dim} or take Points.IID."
             )
-        if self.points is Points.DOUBLED and self.tokens % 2:
-            raise ValueError(f"tokens={self.tokens} is odd: x and −x come in pairs. Take an even number.")
         if self.queries is Queries.SELF and self.target is Target.NEAREST:
             raise ValueError(
                 "every point is its own nearest neighbour. "
@@ -113,20 +109,6 @@ def exact_answer(
     return _pick(points, exact_index(points, queries, target))
 
 
-def constant_answer(task: Neighbors, dtype: torch.dtype = torch.float32) -> Float[Tensor, " dim"]:
-    """The best answer that does not look: 0.
-
-    Turning all points and queries to their negatives turns every answer to its negative and keeps the law,
-    so the mean answer, which is the best constant in squared error, is 0 for every task here.
-    """
-    return torch.zeros(task.dim, dtype=dtype)
-
-
-def constant_error(task: Neighbors) -> float:
-    """E‖answer − 0‖² = 1: answers are unit vectors."""
-    return 1.0
-
-
 def mean_cosine(task: Neighbors) -> float:
     """E⟨query, answer⟩ for independent points: −(1 − ∫_{−1}^1 F(t)ⁿ dt), n products competing; + for nearest.
 
@@ -148,72 +130,10 @@ def multiple_error(task: Neighbors) -> float:
     return 1 - mean_cosine(task) ** 2
 
 
-class BiasedNeighbors(Config):
-    """f*(x_1, x_2; y) = Σ_j weights_j · (x_1 if ⟨x_1 − x_2, y⟩ ≥ −biases_j else x_2)   [amsel2024, 2nd bound]
-
-    A combination of biased nearest neighbours of two orthonormal points, with y Gaussian of standard
-    deviation 1/√dim in every coordinate, so that ‖y‖ ≈ 1. The talk states that such an f* exists without its
-    biases and weights; these are yours to choose. A head without a bias cannot move the threshold from 0.
-    """
-
-    dim: int = Field(ge=2)
-    biases: tuple[float, ...] = Field(min_length=1)
-    weights: tuple[float, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _one_weight_a_bias(self) -> "BiasedNeighbors":
-        if len(self.biases) != len(self.weights):
-            raise ValueError(
-                f"{len(self.biases)} biases but {len(self.weights)} weights: give each bias one weight."
-            )
-        return self
-
-
-def sample_biased(
-    task: BiasedNeighbors, batch: int, source: Source, dtype: torch.dtype = torch.float32
-) -> NeighborsBatch:
-    """`batch` fresh samples; `index` is the unbiased nearest point."""
-    generator = generator_of(source, "biased neighbors")
-    points = haar_frame(batch, dim=task.dim, count=2, generator=generator, dtype=dtype)
-    gaussian = torch.randn(batch, 1, task.dim, generator=generator, dtype=dtype, device=generator.device)
-    queries = gaussian / math.sqrt(task.dim)
-    index = exact_index(points, queries, Target.NEAREST)
-    return NeighborsBatch(points, queries, exact_biased_answer(task, points, queries), index)
-
-
-def exact_biased_answer(
-    task: BiasedNeighbors, points: Float[Tensor, "*sample 2 dim"], queries: Float[Tensor, "*sample query dim"]
-) -> Float[Tensor, "*sample query dim"]:
-    """f* itself; error 0."""
-    first, second = points.unbind(-2)
-    margin = queries @ (first - second).unsqueeze(-1)
-    biases, weights = (margin.new_tensor(values) for values in (task.biases, task.weights))
-    on_first = ((margin >= -biases).to(margin.dtype) * weights).sum(-1, keepdim=True)
-    return on_first * first.unsqueeze(-2) + (weights.sum() - on_first) * second.unsqueeze(-2)
-
-
-def constant_biased_error(task: BiasedNeighbors) -> float:
-    """E‖f*‖², the error of the best constant answer 0 (by the symmetry of `constant_answer`).
-
-    With s = ⟨x_1 − x_2, y⟩ ~ N(0, 2/dim) and orthonormal points, ‖f*‖² = A(s)² + (Σ weights − A(s))², where
-    A(s) = Σ weights over the biases with s ≥ −bias is a step function: a finite sum of normal probabilities.
-    """
-    steps = sorted((-bias, weight) for bias, weight in zip(task.biases, task.weights, strict=True))
-    total, below, on_first, error = sum(task.weights), 0.0, 0.0, 0.0
-    for threshold, weight in steps:
-        reached = float(ndtr(threshold * math.sqrt(task.dim / 2)))
-        error += (reached - below) * (on_first**2 + (total - on_first) ** 2)
-        below, on_first = reached, on_first + weight
-    return error + (1 - below) * (on_first**2 + (total - on_first) ** 2)
-
-
 def _points(task: Neighbors, batch: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
     if task.points is Points.ORTHOGONAL:
         return haar_frame(batch, dim=task.dim, count=task.tokens, generator=generator, dtype=dtype)
-    if task.points is Points.IID:
-        return uniform_sphere(batch, task.tokens, dim=task.dim, generator=generator, dtype=dtype)
-    half = uniform_sphere(batch, task.tokens // 2, dim=task.dim, generator=generator, dtype=dtype)
-    return torch.cat([half, -half], dim=-2)
+    return uniform_sphere(batch, task.tokens, dim=task.dim, generator=generator, dtype=dtype)
 
 
 def _pick(points: Tensor, index: Tensor) -> Tensor:

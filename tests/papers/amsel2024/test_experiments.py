@@ -24,7 +24,7 @@ from rankscope.papers.amsel2024.training import (
     start_of,
     train_group,
 )
-from rankscope.theory.heads.linear_heads import linear_error
+from rankscope.theory.heads.rank_one import linear_error
 from rankscope.training.adamw import adamw
 from rankscope.training.precision import Precision
 from rankscope.training.state import Checkpoint

@@ -10,18 +10,16 @@ from scipy.integrate import quad
 
 from rankscope.theory.heads.counting import harmonic_dim
 from rankscope.theory.heads.expansions import (
-    arcsin_eigenvalue,
-    arcsin_energy,
-    energy_decay_constant,
     log_abs_sign_eigenvalue,
+    representer_norm,
     sign_eigenvalue,
     sign_eigenvalues,
     sign_energies,
     sign_energy,
     sign_energy_limit,
 )
-from rankscope.theory.heads.gegenbauer import gegenbauer
 from rankscope.theory.heads.lower_bound import energy_from
+from rankscope.theory.heads.sphere import density_constant, gegenbauer
 from tests.reference.sphere import inner_product_density
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "reference/amsel2024_theory.json").read_text())
@@ -42,15 +40,12 @@ def test_recurrences_follow_the_closed_forms(dim):
 @pytest.mark.parametrize("dim", [3, 4, 8, 17])
 @pytest.mark.parametrize("degree", [1, 3, 7])
 def test_eigenvalues_are_the_integrals_they_stand_for(dim, degree):
-    def against(function):
-        def integrand(t):
-            at = np.array([t])
-            return function(t) * float((inner_product_density(dim, at) * gegenbauer(degree, dim, at))[0])
+    def integrand(t):
+        at = np.array([t])
+        return float((inner_product_density(dim, at) * gegenbauer(degree, dim, at))[0])
 
-        return 2 * quad(integrand, 0, 1, epsabs=1e-13)[0]
-
-    assert sign_eigenvalue(dim, degree) == pytest.approx(against(lambda t: 1.0), abs=1e-11)
-    assert arcsin_eigenvalue(dim, degree) == pytest.approx(against(math.asin), abs=1e-11)
+    integral = 2 * quad(integrand, 0, 1, epsabs=1e-13)[0]
+    assert sign_eigenvalue(dim, degree) == pytest.approx(integral, abs=1e-11)
 
 
 @given(st.integers(2, 4096))
@@ -59,19 +54,6 @@ def test_energies_sum_to_one(dim):
     count = 300
     total = sign_energies(dim, count).sum() + energy_from(dim, 2 * count + 1)
     assert total == pytest.approx(1, abs=5e-13)
-
-
-def test_arcsin_energies_sum_to_its_second_moment():
-    for dim in (3, 5, 8):
-        moment = (
-            2
-            * quad(
-                lambda t, dim=dim: math.asin(t) ** 2 * float(inner_product_density(dim, np.array([t]))[0]),
-                0,
-                1,
-            )[0]
-        )
-        assert sum(arcsin_energy(dim, degree) for degree in range(1, 400)) == pytest.approx(moment, rel=1e-7)
 
 
 @given(st.integers(2, 400), ODD)
@@ -92,13 +74,20 @@ def test_known_values():
     for dim, table in REFERENCE["eigenvalue"].items():
         for degree, value in table.items():
             assert sign_eigenvalue(int(dim[2:]), int(degree)) == pytest.approx(float(value), rel=3e-14)
-    assert sign_eigenvalue(8, 4) == sign_energy(8, 4) == arcsin_eigenvalue(8, 2) == 0
+    assert sign_eigenvalue(8, 4) == sign_energy(8, 4) == 0
 
 
 def test_decay_has_the_root_of_the_dimension_not_the_dimension():
+    degree = 10**6 + 1
     for dim in (4, 64, 1024):
-        degree = 10**6 + 1
-        assert sign_energy(dim, degree) * degree**2 == pytest.approx(energy_decay_constant(dim), rel=2e-3)
-        assert energy_decay_constant(dim) / math.sqrt(dim) == pytest.approx(1.016, rel=0.25)
-    assert energy_decay_constant(4096) / energy_decay_constant(1024) == pytest.approx(2, rel=1e-3)
+        constant = 8 / math.pi * density_constant(dim)  # 1.016 √d for large d
+        assert sign_energy(dim, degree) * degree**2 == pytest.approx(constant, rel=2e-3)
+    assert sign_energy(1024, degree) / sign_energy(256, degree) == pytest.approx(2, rel=2e-3)
     assert sign_energy(10**7, 9) == pytest.approx(sign_energy_limit(9), rel=1e-5)
+
+
+def test_the_representer_diverges():
+    assert representer_norm(4, 50) == pytest.approx(1.98e5, rel=5e-3)
+    norms = [representer_norm(4, degree) for degree in (51, 101, 201)]
+    assert norms[2] > 8 * norms[1] > 64 * norms[0]
+    assert 1 / abs(sign_eigenvalue(4, 201)) > 1 / abs(sign_eigenvalue(4, 101)) > 1e3

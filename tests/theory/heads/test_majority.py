@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 
 from rankscope.core.streams import stream
 from rankscope.linalg.sphere import uniform_sphere
-from rankscope.papers.amsel2024.vector_problem import estimate
-from rankscope.theory.heads.agreement import single_head_success
-from rankscope.theory.heads.majority import (
-    failure_rate,
-    failure_rate_limit,
-    heads_beyond_margin,
-    heads_for_failure,
-    heads_for_failure_limit,
-)
+from rankscope.theory.heads.majority import failure_rate, heads_for_failure
+from rankscope.theory.heads.rank_one import single_head_success
+from rankscope.theory.heads.sphere import density_constant
+from tests.reference.estimate import estimate
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "reference/amsel2024_theory.json").read_text())
 
@@ -55,8 +50,8 @@ def test_heads_for_failure_inverts_the_rate(dim, hundredths):
 
 def test_one_head_and_very_many():
     assert failure_rate(16, 1) == pytest.approx(1 - single_head_success(16), abs=1e-14)
-    assert failure_rate(16, 10**7 + 1) == pytest.approx(failure_rate_limit(16, 10**7 + 1), rel=1e-4)
-    assert heads_for_failure_limit(64, 0.01) == pytest.approx(156_153, rel=0.01)
+    limit = density_constant(16) * math.sqrt(math.pi / (2 * 10**7))  # about ½ √(d/H)
+    assert failure_rate(16, 10**7 + 1) == pytest.approx(limit, rel=1e-4)
 
 
 @pytest.mark.parametrize("heads", [1, 10, 11])
@@ -72,10 +67,3 @@ def test_simulated_votes(heads):
     decision = torch.where(votes == 0, coin, votes).sign()
     wrong = (decision != (w * y).sum(dim=1).sign()).double()
     assert estimate(wrong).distance(failure_rate(dim, heads)) < 4
-
-
-def test_a_margin_makes_the_failure_exponentially_small():
-    heads = math.ceil(heads_beyond_margin(0.3, 0.01))
-    right = 0.5 + math.asin(0.3) / math.pi
-    tail = sum(math.comb(heads, k) * right**k * (1 - right) ** (heads - k) for k in range(heads // 2 + 1))
-    assert tail <= 0.01

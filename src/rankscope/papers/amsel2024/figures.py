@@ -1,6 +1,7 @@
 """The figures of amsel2024 beside what the talk shows. Published curves stand behind ours where the sizes are equal."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -9,12 +10,17 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.papers.amsel2024.survey import survey
-from rankscope.theory.heads.linear_heads import linear_error
+from rankscope.theory.heads.rank_one import linear_error
 
 PUBLISHED_DIM = 64
 PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400.0, 8: 1530.0, 64: 1470.0}}
 """What the talk's full-rank heads learn, by budget."""
 
+CURVES = "the talk's curves (best of 5 seeds, read off its plots)."
+NORMS = (
+    "the talk's values, read off its plot. Its norms are an eighth to a fifth of the Frobenius norms here; of a multiple of "
+    "the identity the spectral norm is an eighth of the other."
+)
 MEANS = "Mean over seeds with its 95% interval."
 UNTRAINED = (
     "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
@@ -32,12 +38,13 @@ def figures(results: Results) -> list[Figure]:
         "constructions": (_constructions,),
     }
     drawn = [
-        function(results.tables[f"amsel2024/{name}"])
-        for name, functions in made.items()
-        for function in functions
-        if f"amsel2024/{name}" in results.tables
+        replace(figure, experiments=(name,))
+        for name, functions in ((f"amsel2024/{short}", functions) for short, functions in made.items())
+        if name in results.tables
+        for figure in (function(results.tables[name]) for function in functions)
+        if figure
     ]
-    return [*(figure for figure in drawn if figure), survey_figure()]
+    return [*drawn, survey_figure()]
 
 
 def published() -> pd.DataFrame:
@@ -54,7 +61,6 @@ def _figure_1(table: pd.DataFrame) -> Figure:
         "weaker. Along a line every model has the same parameters.",
         caption=f"{MEANS} heads = budget·dim/rank. {_untrained(table)} {_sizes(table)}",
         panels=_by_depth(table, "1", "budget", lambda budget: f"budget {budget}"),
-        experiments=("amsel2024/figure1",),
     )
 
 
@@ -75,23 +81,13 @@ def _identity(table: pd.DataFrame) -> Figure | None:
         title="What full rank learns: W_KᵀW_Q against −c·I",
         paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the "
         "Frobenius norm is about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
-        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} {_identity_sizes(table)}",
+        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} {_sizes(table, NORMS)}",
         panels=(
             panel("angle to the identity", "degrees", "angle"),
             panel("Frobenius norm", "norm", "norm"),
             panel("sharpness c/√rank", "β of softmax(−β Xᵀy)", "sharpness"),
         ),
-        experiments=("amsel2024/figure1",),
     )  # fmt: skip
-
-
-def _identity_sizes(table: pd.DataFrame) -> str:
-    if int(table["dim"].iloc[0]) != PUBLISHED_DIM:
-        return _sizes(table)
-    return (
-        "Grey: the talk's values, read off its plot. Its norms are an eighth to a fifth of the Frobenius norms here; of a "
-        "multiple of the identity the spectral norm is an eighth of the other."
-    )
 
 
 def _positions(table: pd.DataFrame) -> Figure:
@@ -103,7 +99,6 @@ def _positions(table: pd.DataFrame) -> Figure:
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
         f"{_untrained(table)} {_sizes(table)}",
         panels=_by_depth(table, "positions", "positions", str),
-        experiments=("amsel2024/positions",),
     )
 
 
@@ -120,7 +115,6 @@ def _tokens(table: pd.DataFrame) -> Figure:
             Panel("error against tokens", "tokens", "error",
                   _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True),
         ),
-        experiments=("amsel2024/tokens",),
     )  # fmt: skip
 
 
@@ -133,7 +127,6 @@ def _dims(table: pd.DataFrame) -> Figure:
         caption=f"{MEANS} Two layers. {_untrained(table)} Tokens and budget as in the positions' runs.",
         panels=(Panel("error against heads", "heads a block", "error",
                       _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),),
-        experiments=("amsel2024/dims",),
     )  # fmt: skip
 
 
@@ -162,23 +155,20 @@ def _floor(table: pd.DataFrame) -> Figure:
         "of the theorem, to which figure 1's encoders do not belong. Linear heads are not trained but written down: two or "
         "more heads with small scores have this error at every rank. What lies above it is the training's fault.",
         panels=panels,
-        experiments=("amsel2024/two_points",),
     )
 
 
 def _constructions(table: pd.DataFrame) -> Figure:
-    def panel(kind: str, label: str, y_label: str) -> Panel:
+    def panel(kind: str, title: str, label: str, y_label: str) -> Panel:
         rows = table[table["construction"].str.contains(kind)]
         size = rows["construction"].str.extract(r"(\d+)", expand=False).astype(float)
         known = rows.assign(size=size)
         exact = known.groupby("size", sort=True)["predicted"].mean()
-        return Panel(
-            {"softmax": "full rank, softmax", "majority": "majority vote", "random": "random rank-1 heads"}[kind],
-            label, y_label,
-            [curve("measured", known, "size", "measured", mark=Mark.POINTS),
-             Series("exact", [float(str(x)) for x in exact.index], exact.tolist(), paper=True)],
-            log_x=True, log_y=True,
-        )  # fmt: skip
+        series = [
+            curve("measured", known, "size", "measured", mark=Mark.POINTS),
+            Series("exact", [float(str(x)) for x in exact.index], exact.tolist(), paper=True),
+        ]
+        return Panel(title, label, y_label, series, log_x=True, log_y=True)
 
     return Figure(
         id="amsel2024-constructions",
@@ -187,11 +177,10 @@ def _constructions(table: pd.DataFrame) -> Figure:
         "vote; random rank-1 heads are about as good as the lower bound allows.",
         caption=f"Two orthonormal points. {MEANS} Grey: the exact error of the same model.",
         panels=(
-            panel("softmax", "β", "error"),
-            panel("majority", "heads", "failure rate"),
-            panel("random", "heads", "error"),
+            panel("softmax", "full rank, softmax", "β", "error"),
+            panel("majority", "majority vote", "heads", "failure rate"),
+            panel("random", "random rank-1 heads", "heads", "error"),
         ),
-        experiments=("amsel2024/constructions",),
     )
 
 
@@ -296,8 +285,9 @@ def _untrained(table: pd.DataFrame) -> str:
     return " ".join(said)
 
 
-def _sizes(table: pd.DataFrame) -> str:
+def _sizes(table: pd.DataFrame, grey: str = CURVES) -> str:
+    """What is drawn in grey, where our sizes are the talk's."""
     dim = int(table["dim"].iloc[0])
     if dim == PUBLISHED_DIM:
-        return "Grey: the talk's curves (best of 5 seeds, read off its plots)."
+        return f"Grey: {grey}"
     return f"Here dim is {dim}, in the talk {PUBLISHED_DIM}: its curves are not drawn, their sizes differ."

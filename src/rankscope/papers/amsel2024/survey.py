@@ -9,8 +9,6 @@ import pandas as pd
 from rankscope.attention.layer import attention_parameters
 from rankscope.theory.heads.published_models import open_survey
 
-TALK_ROWS = 13
-
 
 def survey() -> pd.DataFrame:
     """One row a model, with two columns computed.

@@ -1,8 +1,5 @@
 """The vector problem itself, by simulation: two orthonormal points, a source, and heads that choose."""
 
-import math
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -10,24 +7,7 @@ from torch import Tensor
 from rankscope.linalg.sphere import haar_frame, uniform_sphere
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over independent samples, and its standard error."""
-
-    mean: float
-    standard_error: float
-
-    def distance(self, value: float) -> float:
-        """|mean − value| in standard errors."""
-        return abs(self.mean - value) / self.standard_error
-
-
-def estimate(samples: Float[Tensor, " sample"]) -> Estimate:
-    """The mean of the samples and the standard error of that mean."""
-    return Estimate(float(samples.mean()), float(samples.std() / math.sqrt(len(samples))))
-
-
-def simulate_error(
+def simulated_errors(
     q: Float[Tensor, "head dim"],
     k: Float[Tensor, "head dim"],
     weights: Float[Tensor, " head"],
@@ -35,8 +15,8 @@ def simulate_error(
     samples: int,
     generator: torch.Generator,
     batch: int = 4_096,
-) -> Estimate:
-    """E‖f(x₁,x₂;y) − Σ_h a_h X hm(Xᵀ k_h q_hᵀ y)‖² straight from its definition."""
+) -> Float[Tensor, " sample"]:
+    """‖f(x₁,x₂;y) − Σ_h a_h X hm(Xᵀ k_h q_hᵀ y)‖² of fresh samples, straight from its definition."""
     dim = q.shape[1]
     errors = []
     for start in range(0, samples, batch):
@@ -50,4 +30,4 @@ def simulate_error(
         mass = picks_first.to(weights.dtype) @ weights
         output = mass[:, None] * points[:, 0] + (weights.sum() - mass)[:, None] * points[:, 1]
         errors.append(((target - output) ** 2).sum(dim=1))
-    return estimate(torch.cat(errors))
+    return torch.cat(errors)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rankscope.core import InputError
 from rankscope.theory.heads import certified as balls
-from rankscope.theory.heads import lower_bound, majority, match3
+from rankscope.theory.heads import lower_bound, majority
 from rankscope.theory.heads.certified import Enclosure, HeadRange, UndecidedError
 from rankscope.theory.heads.inputs import (
     Share,
@@ -86,12 +86,12 @@ def match3_communication(
     """
     if not 0 < constant < math.inf:
         raise InputError(f"constant={constant} must be a positive number. The talk gives none; 1 is a shape.")
-    return match3.communication(
-        whole("tokens", tokens, 1),
-        whole("rank", rank, 1),
-        whole("heads", heads, 1),
-        whole("precision_bits", precision_bits, 1),
-        constant,
+    bits, needed = whole("precision_bits", precision_bits, 1), constant * whole("tokens", tokens, 1)
+    rank = whole("rank", rank, 1)
+    return Communication(
+        carried_bits=rank * whole("heads", heads, 1) * bits,
+        needed_bits=needed,
+        least_heads=math.ceil(needed / (rank * bits)),
     )
 
 

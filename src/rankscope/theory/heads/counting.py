@@ -1,5 +1,6 @@
 """How many heads a budget has, how many harmonics there are, and how many a head of low rank can touch: exact integers."""
 
+from collections.abc import Callable
 from math import comb
 
 from rankscope.core import InputError
@@ -70,3 +71,19 @@ def unclipped_touched_dim(rank: int, degree: int, values: Values) -> int:
 def slide_touched_dim(rank: int, degree: int) -> int:
     """C(r+l, l): the talk's bound on M. Wasteful for V ∝ I, and too small for arbitrary V."""
     return comb(rank + degree, degree)
+
+
+def least_odd(reached: Callable[[int], bool]) -> int:
+    """The least odd number from which on `reached` is true, by doubling and bisection.
+
+    >>> least_odd(lambda number: number**2 > 50)
+    9
+    """
+    low, high = -1, 1
+    while not reached(high):
+        low, high = high, 2 * high + 1
+    while high - low > 2:
+        middle = (low + high) // 2
+        middle += 1 - middle % 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high

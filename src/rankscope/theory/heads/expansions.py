@@ -1,6 +1,7 @@
-"""sgn and arcsin in harmonics: Funk–Hecke eigenvalues and energies in closed form.
+"""sgn in harmonics: Funk–Hecke eigenvalues and energies in closed form, and why no function represents it.
 
 λ_l[f] = E[f(t) P_l(t)], f = Σ N λ_l P_l, and the energy in degree l is N λ_l². Even degrees vanish.
+[T u](x, y) = E_{q,k} u(q, k) sgn⟨x, k⟩ sgn⟨q, y⟩ makes functions from rank-1 features.
 """
 
 import math
@@ -9,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rankscope.theory.heads.counting import harmonic_dim
-from rankscope.theory.heads.gamma import half_gamma_ratio
+from rankscope.theory.heads.sphere import half_gamma_ratio
 
 
 def sign_energy(dim: int, degree: int) -> float:
@@ -73,21 +74,16 @@ def sign_eigenvalues(dim: int, count: int) -> Float[np.ndarray, " {count}"]:
     return np.cumprod(np.concatenate([[first], -degree / (degree + dim)]))
 
 
-def arcsin_eigenvalue(dim: int, degree: int) -> float:
-    """λ_l[arcsin] = (π/2) λ_l[sgn]², because E_x sgn⟨x,a⟩ sgn⟨x,b⟩ = (2/π) arcsin⟨a,b⟩."""
-    eigenvalue = sign_eigenvalue(dim, degree)
-    return math.pi / 2 * eigenvalue * eigenvalue
+def representer_norm(dim: int, max_degree: int) -> float:
+    """√Σ N/λ_l², the L² norm of the slides' u = Σ (N/λ_l) P_l⟨q, k⟩ cut off at max_degree.
 
-
-def arcsin_energy(dim: int, degree: int) -> float:
-    """N(d, l) λ_l[arcsin]² = (π²/4) E_l λ_l[sgn]²: the shares of E[arcsin² t]."""
-    eigenvalue = sign_eigenvalue(dim, degree)
-    return math.pi**2 / 4 * sign_energy(dim, degree) * eigenvalue * eigenvalue
-
-
-def energy_decay_constant(dim: int) -> float:
-    """C_d of E_l ~ C_d / l² for l ≫ d: 8 h((d−1)/2) / π^{3/2}, which grows like 1.016 √d.
-
-    The talk's "N β_l ~ d/l²" has d where √d is true, and only degrees beyond d decay so.
+    T u = sgn needs the coefficient 1/λ_l on every Y_l^i(q) Y_l^i(k). |λ_l| falls like l^{−d/2}, so the
+    norm grows without bound: no square-integrable u exists, only a distribution, and any plot of u
+    shows where it was cut.
     """
-    return float(8 / math.pi**1.5 * half_gamma_ratio((dim - 1) / 2))
+    return math.sqrt(
+        sum(
+            harmonic_dim(dim, degree) / sign_eigenvalue(dim, degree) ** 2
+            for degree in range(1, max_degree + 1, 2)
+        )
+    )

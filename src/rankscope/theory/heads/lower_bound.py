@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 
-from rankscope.theory.heads.counting import harmonic_dim, unclipped_touched_dim
+from rankscope.theory.heads.counting import harmonic_dim, least_odd, unclipped_touched_dim
 from rankscope.theory.heads.expansions import sign_energy
 from rankscope.theory.heads.inputs import Values
 from rankscope.theory.heads.tails import energy_ratio, tail_over_first, touched_energy_ratio
@@ -36,17 +36,7 @@ def first_unsaturated(dim: int, rank: int, heads: int, values: Values) -> int:
     >>> first_unsaturated(8, 1, 8, "identity")
     3
     """
-    low, high = -1, 1
-    while heads * touched_share(dim, rank, high, values) >= 1:
-        low, high = high, 2 * high + 1
-    while high - low > 2:
-        middle = (low + high) // 2
-        middle += 1 - middle % 2
-        if heads * touched_share(dim, rank, middle, values) >= 1:
-            low = middle
-        else:
-            high = middle
-    return high
+    return least_odd(lambda degree: heads * touched_share(dim, rank, degree, values) < 1)
 
 
 @lru_cache(maxsize=65536)
@@ -92,17 +82,7 @@ def _floor_when_saturated(dim: int, rank: int, degree: int, values: Values) -> f
 
 def deciding_degree(dim: int, rank: int, error: float, values: Values) -> int:
     """The least odd L such that saturating every degree up to L brings LB to `error` or below."""
-    low, high = -1, 1
-    while _floor_when_saturated(dim, rank, high, values) > error:
-        low, high = high, 2 * high + 1
-    while high - low > 2:
-        middle = (low + high) // 2
-        middle += 1 - middle % 2
-        if _floor_when_saturated(dim, rank, middle, values) > error:
-            low = middle
-        else:
-            high = middle
-    return high
+    return least_odd(lambda degree: _floor_when_saturated(dim, rank, degree, values) <= error)
 
 
 def min_heads(dim: int, rank: int, error: Fraction, values: Values) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from rankscope.theory.heads.sphere import density_constant, mean_over_elevation
+from rankscope.theory.heads.counting import least_odd
+from rankscope.theory.heads.sphere import mean_over_elevation
 
 
 def failure_rate(dim: int, heads: int) -> float:
@@ -38,28 +39,4 @@ def heads_for_failure(dim: int, failure: Fraction) -> int:
     >>> heads_for_failure(8, Fraction(1, 10))
     153
     """
-    low, high = -1, 0  # heads = 2·half + 1; the failure rate falls with every two heads
-    while failure_rate(dim, 2 * high + 1) > failure:
-        low, high = high, 2 * high + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if failure_rate(dim, 2 * middle + 1) > failure:
-            low = middle
-        else:
-            high = middle
-    return 2 * high + 1
-
-
-def failure_rate_limit(dim: int, heads: int) -> float:
-    """c_d √(π/(2H)), about ½ √(d/H): the failure rate for H ≫ d."""
-    return density_constant(dim) * math.sqrt(math.pi / (2 * heads))
-
-
-def heads_for_failure_limit(dim: int, failure: float) -> float:
-    """(π/2) c_d²/δ², about d/(4δ²): heads for a small failure rate δ."""
-    return math.pi / 2 * density_constant(dim) ** 2 / failure**2
-
-
-def heads_beyond_margin(margin: float, failure: float) -> float:
-    """π² ln(1/δ) / (2 asin² γ): heads that suffice whenever |t| ≥ γ, by Hoeffding's inequality."""
-    return math.pi**2 * math.log(1 / failure) / (2 * math.asin(margin) ** 2)
+    return least_odd(lambda heads: failure_rate(dim, heads) <= failure)

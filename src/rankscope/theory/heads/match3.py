@@ -1,7 +1,6 @@
 """Match3: what a single layer must communicate (Sanford, Hsu, Telgarsky 2023, as the talk quotes it)."""
 
 from dataclasses import dataclass
-from math import ceil
 
 ASSUMPTIONS = (
     "One layer of self-attention computing Match3 exactly on N tokens, numbers of p bits, and no other "
@@ -25,19 +24,3 @@ class Communication:
     def excluded(self) -> bool:
         """Whether the layer is excluded under the assumed constant."""
         return self.carried_bits <= self.needed_bits
-
-
-def communication(
-    tokens: int, rank: int, heads: int, precision_bits: int, constant: float = 1.0
-) -> Communication:
-    """r·H·p against constant·N.
-
-    >>> communication(tokens=4096, rank=64, heads=2, precision_bits=16).excluded
-    True
-    """
-    needed = constant * tokens
-    return Communication(
-        carried_bits=rank * heads * precision_bits,
-        needed_bits=needed,
-        least_heads=ceil(needed / (rank * precision_bits)),
-    )

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankscope.lab import Verdict, judge
+from rankscope.lab import Origin, Verdict, judge
 from rankscope.papers.amsel2024.computed import CLAIMS
 
 SEEDS = range(5)
@@ -29,20 +29,21 @@ def world(claim):
             for b in (8.0, 16.0, 32.0)
         ],
         "floors": [
-            {"dim": d, "rank": r, "kind": kind, "floor_any": floor, "floor_identity": floor}
+            {"dim": d, "rank": r, "kind": kind, "values": values, "floor": 0.3 * (r < d)}
             for kind in ("standard", "high-accuracy")
             for d in DIMS
             for r in (1, d // 2, d - 3, d - 1, d)[: 3 if kind == "high-accuracy" else 5]
-            for floor in [0.3 * (r < d)]
+            for values in ("identity", "any")
         ],
         "growth": [
-            {"rank": r, "error": e, "degree": n, "dim": d, "log10_heads_any": n * np.log10(d / r)}
+            {"rank": r, "error": e, "degree": n, "dim": d, "log10_heads": n * np.log10(d / r),
+             "regime_log2_heads": np.nan if d < 16 * r else n * np.log2(d / r) - 1}
             for r in (8, 16, 32)
             for e, n in ((0.2, 1), (0.1, 7), (0.05, 25))
             for d in (1024, 2048, 4096)
         ],
         "scaling": [
-            {"ratio": x, "rank": r, "error": e, "degree": n, "log10_heads_any": n * np.log10(x)}
+            {"ratio": x, "rank": r, "error": e, "degree": n, "log10_heads": n * np.log10(x)}
             for x in (4, 8, 16)
             for e, n in ((0.2, 1), (0.05, 25))
             for r in (256, 512, 1024)
@@ -52,9 +53,9 @@ def world(claim):
             for e in (0.2, 0.1, 0.08, 0.05, 0.02, 0.01)
         ],
         "counts": [
-            {"shape": f"{n}", "found_identity": m, "found_any": m + 1, "exact_identity": m, "bound_any": m + 1,
-             "slide": m + 1, "rank_more": m + 1}
+            {"shape": f"{n}", "values": values, "found": found, "formula": found, "slide": m + 1, "rank_more": m + 1}
             for n, m in ((1, 3), (3, 10))
+            for values, found in (("identity", m), ("any", m + 1))
         ],
         "orthogonality": [{"dim": d, "largest_cosine": 1e-15, "norm_error": 1e-9} for d in (3, 4)],
         "representer": [{"dim": d, "cut": cut, "norm": 1 - 1 / cut} for d in (3, 4, 8) for cut in (50, 100)],
@@ -91,17 +92,16 @@ def set_to(**columns):
 COUNTEREXAMPLES = {
     "full-rank": set_to(hardmax=0.01),
     "softmax-as-hardmax": lambda t: t.assign(simulated=1.3 * t["simulated"]),
-    "standard-scaling": set_to(floor_identity=0.0),
-    "high-accuracy-regime": lambda t: t.assign(floor_any=1 / (t["dim"] + 1)),
-    "polynomial-heads": lambda t: t.assign(log10_heads_any=0.8 * t["log10_heads_any"]),
-    "ratio-alone": lambda t: t.assign(
-        log10_heads_any=t["log10_heads_any"] + t["degree"] * np.log10(t["rank"])
-    ),
+    "standard-scaling": lambda t: t.assign(floor=t["floor"].where(t["values"] == "any", 0.0)),
+    "high-accuracy-regime": lambda t: t.assign(floor=1 / (t["dim"] + 1)),
+    "high-dimensional-regime": lambda t: t.assign(regime_log2_heads=4 * t["regime_log2_heads"]),
+    "polynomial-heads": lambda t: t.assign(log10_heads=0.8 * t["log10_heads"]),
+    "ratio-alone": lambda t: t.assign(log10_heads=t["log10_heads"] + t["degree"] * np.log10(t["rank"])),
     "exponent-small-errors": lambda t: t.assign(degree=0.9 / t["error"]),
     "exponent-moderate-errors": lambda t: t.assign(degree=0.9 / t["error"]),
-    "touched-harmonics": lambda t: t.assign(found_identity=t["slide"] + 1),
-    "touched-harmonics-any-values": lambda t: t.assign(found_any=t["slide"] + 1),
-    "touched-harmonics-corrected": lambda t: t.assign(found_any=t["bound_any"] + 1),
+    "touched-harmonics": lambda t: t.assign(found=t["slide"] + 1),
+    "touched-harmonics-any-values": lambda t: t.assign(found=t["slide"] + 1),
+    "touched-harmonics-corrected": lambda t: t.assign(found=t["formula"] + 1),
     "orthogonal-features": set_to(largest_cosine=0.01),
     "representer": lambda t: t.assign(norm=t["cut"] ** (t["dim"] - 0.5)),
     "energy-decay": lambda t: t.assign(energy=t["dim"] ** 0.5 / t["degree"] ** 2),
@@ -121,6 +121,12 @@ COUNTEREXAMPLES = {
 def test_every_claim_has_a_counterexample_and_its_own_name():
     assert set(COUNTEREXAMPLES) == set(BY_ID)
     assert len(BY_ID) == len(CLAIMS)
+
+
+def test_what_is_not_in_the_talk_is_beyond_it():
+    ours = {claim.id for claim in CLAIMS if claim.source == "not in the talk"}
+    assert ours == {claim.id for claim in CLAIMS if claim.origin is Origin.BEYOND}
+    assert len(ours) == 7
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID))

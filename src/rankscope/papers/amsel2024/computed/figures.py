@@ -1,7 +1,7 @@
 """The figures of what can be computed, each beside what the talk says."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,50 +12,30 @@ from rankscope.lab.paper import Results
 Draw = Callable[[pd.DataFrame], Sequence[Panel]]
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A figure before its tables: which experiment draws which panels."""
-
-    id: str
-    title: str
-    paper_says: str
-    caption: str
-    panels: Mapping[str, Draw]
-
-
 def figures(results: Results) -> list[Figure]:
     """Every figure of which an experiment has been run, with the panels that can be drawn."""
     made = []
-    for draft in DRAFTS:
-        draws = {f"amsel2024/computed-{name}": draw for name, draw in draft.panels.items()}
-        run = tuple(name for name in draws if name in results.tables)
-        panels = [panel for name in run for panel in draws[name](results.tables[name])]
+    for figure, draws in FIGURES:
+        named = {f"amsel2024/computed-{name}": draw for name, draw in draws.items()}
+        run = tuple(name for name in named if name in results.tables)
+        panels = [panel for name in run for panel in named[name](results.tables[name])]
         if panels:
-            made.append(
-                Figure(
-                    f"amsel2024-{draft.id}",
-                    draft.title,
-                    draft.paper_says,
-                    draft.caption,
-                    panels,
-                    experiments=run,
-                )
-            )
+            made.append(replace(figure, panels=panels, experiments=run))
     return made
 
 
 def _floors(table: pd.DataFrame) -> list[Panel]:
     panels = []
     for dim in _spread(sorted(table["dim"].unique()), 2):
-        part = table[table["dim"] == dim]
+        part = table[(table["dim"] == dim) & (table["values"] == "any")]
         curves = part[part["kind"] == "curve"]
         ranks = _spread(sorted(curves["rank"].unique()), 5)
         series = [
-            Series(f"rank {rank}", *_xy(2.0 ** rows["log2_heads"], rows["floor_any"]))
+            Series(f"rank {rank}", *_xy(2.0 ** rows["log2_heads"], rows["floor"]))
             for rank, rows in _parts(curves, "rank", ranks)
         ]
         standard = part[(part["kind"] == "standard") & part["rank"].isin(ranks)]
-        dots = Series("H = d/r", *_xy(2.0 ** standard["log2_heads"], standard["floor_any"]), mark=Mark.POINTS)
+        dots = Series("H = d/r", *_xy(2.0 ** standard["log2_heads"], standard["floor"]), mark=Mark.POINTS)
         panels.append(Panel(f"dim {dim}", "heads", "least error", [*series, dots], log_x=True))
     return panels
 
@@ -63,29 +43,25 @@ def _floors(table: pd.DataFrame) -> list[Panel]:
 def _growth(table: pd.DataFrame) -> list[Panel]:
     rank = int(table["rank"].min())
     rows = table[table["rank"] == rank]
-    series = [
-        Series(
-            f"error {error:g}, L = {part['degree'].iloc[0]}",
-            *_xy(part["dim"], 10.0 ** part["log10_heads_any"]),
-        )
-        for error, part in _parts(rows, "error")
-    ]
+    heads = _by_error(rows, "dim", 10.0 ** rows["log10_heads"])
     standard = Series("H = d/r", *_xy(rows["dim"], rows["dim"] / rank), paper=True)
-    return [Panel(f"least heads of rank {rank}", "dim", "heads", [*series, standard], log_x=True, log_y=True)]
+    return [Panel(f"least heads of rank {rank}", "dim", "heads", [*heads, standard], log_x=True, log_y=True)]
 
 
 def _scaling(table: pd.DataFrame) -> list[Panel]:
     ratio = int(table["ratio"].max())
     rows = table[table["ratio"] == ratio]
-    series = [
-        Series(
-            f"error {error:g}, L = {part['degree'].iloc[0]}",
-            *_xy(part["rank"], 10.0 ** (part["log10_heads_any"] - part["log10_heads_any"].max())),
-        )
-        for error, part in _parts(rows, "error")
+    over_last = 10.0 ** (rows["log10_heads"] - rows.groupby("error")["log10_heads"].transform("max"))
+    title, label = f"least heads where dim = {ratio} · rank", "heads, over those at the last rank"
+    return [Panel(title, "rank", label, _by_error(rows, "rank", over_last), log_x=True, log_y=True)]
+
+
+def _by_error(table: pd.DataFrame, x: str, y: pd.Series) -> list[Series]:
+    """A series for every error, which the degree of its polynomial goes with."""
+    return [
+        Series(f"error {error:g}, L = {part['degree'].iloc[0]}", *_xy(part[x], y[part.index]))
+        for error, part in _parts(table, "error")
     ]
-    title = f"least heads where dim = {ratio} · rank"
-    return [Panel(title, "rank", "heads, over those at the last rank", series, log_x=True, log_y=True)]
 
 
 def _exponents(table: pd.DataFrame) -> list[Panel]:
@@ -171,20 +147,20 @@ def _softmax(table: pd.DataFrame) -> list[Panel]:
 
 def _counts(table: pd.DataFrame) -> list[Panel]:
     first = table[table["seed"] == table["seed"].min()]
-    columns = (
-        ("C(r+l, l)", "slide", Mark.BAR),
-        ("found, V ∝ I", "found_identity", Mark.POINTS),
-        ("found, random V", "found_any", Mark.POINTS),
-    )
+    identity, arbitrary = (first[first["values"] == values] for values in ("identity", "any"))
     series = [
         Series(
             name,
-            first["shape"].tolist(),
-            first[column].astype(float).tolist(),
+            rows["shape"].tolist(),
+            rows[column].astype(float).tolist(),
             mark=mark,
             paper=mark is Mark.BAR,
         )
-        for name, column, mark in columns
+        for name, rows, column, mark in (
+            ("C(r+l, l)", identity, "slide", Mark.BAR),
+            ("found, V ∝ I", identity, "found", Mark.POINTS),
+            ("found, random V", arbitrary, "found", Mark.POINTS),
+        )
     ]
     return [Panel("touched harmonics", "dim, rank, degree", "harmonics", series)]
 
@@ -231,64 +207,86 @@ def _spread(values: Sequence[float], count: int) -> list[float]:
     return [values[place] for place in places]
 
 
-DRAFTS = (
-    Draft(
-        "floors",
-        "The floor under the error, against heads",
-        "Low-rank attention is weaker than full-rank attention even for H ≫ d/r; one full-rank head is exact.",
-        "Computed, whatever the weights and the training, for arbitrary V. Dots: standard scaling, H = d/r. The average "
-        "of both points has error 1/2.",
+FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
+    (
+        Figure(
+            "amsel2024-floors",
+            "The floor under the error, against heads",
+            "Low-rank attention is weaker than full-rank attention even for H ≫ d/r; one full-rank head is exact.",
+            "Computed, whatever the weights and the training, for arbitrary V. Dots: standard scaling, H = d/r. The average "
+            "of both points has error 1/2.",
+            panels=(),
+        ),
         {"floors": _floors},
     ),
-    Draft(
-        "heads",
-        "The least heads not excluded, against dim",
-        "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
-        "Least heads for arbitrary V, standard scaling dashed; and the degree of that polynomial, the talk's 1/ε dashed: "
-        "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says. With dim and rank "
-        "growing together the heads settle: d/r alone decides, once the rank is large.",
+    (
+        Figure(
+            "amsel2024-heads",
+            "The least heads not excluded, against dim",
+            "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
+            "Least heads for arbitrary V, standard scaling dashed; and the degree of that polynomial, the talk's 1/ε dashed: "
+            "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says. With dim and rank "
+            "growing together the heads settle: d/r alone decides, once the rank is large.",
+            panels=(),
+        ),
         {"growth": _growth, "exponents": _exponents, "scaling": _scaling},
     ),
-    Draft(
-        "energies",
-        "How the energy of sgn⟨x, y⟩ is spread over degrees",
-        "The energy decays slowly: N(d, l)·β_l ~ d/l².",
-        "Odd degrees; the energies of a dim sum to 1. Right: energy · l² at l = 256 d grows like √d, not like d "
-        "(dashed).",
+    (
+        Figure(
+            "amsel2024-energies",
+            "How the energy of sgn⟨x, y⟩ is spread over degrees",
+            "The energy decays slowly: N(d, l)·β_l ~ d/l².",
+            "Odd degrees; the energies of a dim sum to 1. Right: energy · l² at l = 256 d grows like √d, not like d "
+            "(dashed).",
+            panels=(),
+        ),
         {"energies": _energies},
     ),
-    Draft(
-        "random-features",
-        "Random rank-1 heads with the best weights, corrected",
-        "Is the lower bound tight? Pretty much: just use random rank-1 heads.",
-        "Dashed: as published, with keys that were not brought back to length 1. Those weights have the true error above "
-        "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound, until "
-        "there are N(d, 3)² of them. Means over seeds with 95% intervals.",
+    (
+        Figure(
+            "amsel2024-random-features",
+            "Random rank-1 heads with the best weights, corrected",
+            "Is the lower bound tight? Pretty much: just use random rank-1 heads.",
+            "Dashed: as published, with keys that were not brought back to length 1. Those weights have the true error above "
+            "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound, until "
+            "there are N(d, 3)² of them. Means over seeds with 95% intervals.",
+            panels=(),
+        ),
         {"random-features": _random_features, "many-heads": _many_heads},
     ),
-    Draft(
-        "majority",
-        "Majority vote of random rank-1 heads",
-        "A random rank-1 head guesses correctly with probability ~ 1/2 + 1/√d; the majority of many such heads is "
-        "correct with high probability.",
-        "Two points. The heads are right independently only given the points: failure falls like ½√(d/H), not "
-        "exponentially. Dashed: d/(4δ²) at the smallest δ.",
+    (
+        Figure(
+            "amsel2024-majority",
+            "Majority vote of random rank-1 heads",
+            "A random rank-1 head guesses correctly with probability ~ 1/2 + 1/√d; the majority of many such heads is "
+            "correct with high probability.",
+            "Two points. The heads are right independently only given the points: failure falls like ½√(d/H), not "
+            "exponentially. Dashed: d/(4δ²) at the smallest δ.",
+            panels=(),
+        ),
         {"majority": _majority, "votes-needed": _votes_needed},
     ),
-    Draft(
-        "softmax",
-        "One full-rank softmax head",
-        "A full-rank hardmax head is exact, and softmax with large weights acts like it.",
-        "Two orthonormal points, X softmax(β Xᵀy) as an attention layer; at β = 0 the error is 1/2. Means over seeds "
-        "with 95% intervals.",
+    (
+        Figure(
+            "amsel2024-softmax",
+            "One full-rank softmax head",
+            "A full-rank hardmax head is exact, and softmax with large weights acts like it.",
+            "Two orthonormal points, X softmax(β Xᵀy) as an attention layer; at β = 0 the error is 1/2. Means over seeds "
+            "with 95% intervals.",
+            panels=(),
+        ),
         {"softmax": _softmax},
     ),
-    Draft(
-        "lemmas",
-        "The lemmas of the proof, checked numerically",
-        "A head touches at most C(r+l, l) harmonics of degree l; sgn = T u for some u; the T(Y ⊗ Y) are orthogonal.",
-        "Harmonics that a random head is not orthogonal to, by quadrature: the slide's count (bars) is exceeded for "
-        "arbitrary V. The norm of u when its series is cut never settles. Cosines of T(Y ⊗ Y) are rounding errors.",
+    (
+        Figure(
+            "amsel2024-lemmas",
+            "The lemmas of the proof, checked numerically",
+            "A head touches at most C(r+l, l) harmonics of degree l; sgn = T u for some u; the T(Y ⊗ Y) are orthogonal.",
+            "Harmonics that a random head is not orthogonal to, by quadrature: the slide's count (bars) is exceeded for "
+            "arbitrary V. The norm of u when its series is cut never settles. Cosines of T(Y ⊗ Y) are rounding errors.",
+            panels=(),
+        ),
         {"counts": _counts, "representer": _representer, "orthogonality": _orthogonality},
     ),
 )
+"""Each figure before its tables, and which experiment draws which of its panels."""

@@ -12,9 +12,8 @@ from scipy.special import roots_jacobi
 
 from rankscope.linalg.sphere import haar_frame, uniform_sphere
 from rankscope.theory.heads.counting import harmonic_dim
-from rankscope.theory.heads.gegenbauer import gegenbauer
 from rankscope.theory.heads.inputs import Values
-from rankscope.theory.heads.sphere import sphere_quadrature
+from rankscope.theory.heads.sphere import gegenbauer, sphere_quadrature
 
 RANK_TOLERANCE = 1e-8  # singular values below this share of the largest count as 0
 

@@ -8,19 +8,21 @@ import numpy as np
 
 from rankscope.core.streams import stream
 from rankscope.lab import Cell
+from rankscope.lab.experiment import Scalar
 from rankscope.papers.amsel2024.computed import lemmas
 from rankscope.papers.amsel2024.computed.computation import Records
 from rankscope.papers.amsel2024.computed.settings import Dim, Errors, Growth, Ratio, setting_of
-from rankscope.theory.heads import counting, lower_bound, majority, regimes, representation
-from rankscope.theory.heads.agreement import single_head_success
-from rankscope.theory.heads.expansions import sign_eigenvalue, sign_energy
+from rankscope.theory.heads import counting, expansions, lower_bound, majority, regimes
 from rankscope.theory.heads.inputs import Values
+from rankscope.theory.heads.rank_one import single_head_success
 
 VALUES: tuple[Values, ...] = get_args(Values)
 SHAPES = ((3, 1, 3), (4, 2, 1), (4, 2, 3), (5, 2, 3), (5, 3, 1), (5, 3, 3), (6, 2, 3), (6, 3, 1), (6, 3, 3))
 """(dim, rank, degree) that quadrature can count."""
 ERRORS = (Fraction(1, 5), Fraction(3, 20), Fraction(1, 10), Fraction(1, 20))
 FAILURES = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
+REGIME_CONSTANTS = (1.0, 0.18)
+"""c′ and C′ of Theorem 2's second regime, which the talk leaves open; the bound cannot give C′ > ½(1 − 2/π) = 0.1817."""
 
 
 def energies(cell: Cell) -> Records:
@@ -28,20 +30,13 @@ def energies(cell: Cell) -> Records:
     dim = setting_of(cell, Dim).dim
     octaves = np.arange(0, math.log2(256 * dim) + 0.1, 0.5)
     degrees = sorted({2 * round(2**octave / 2) + 1 for octave in octaves} | {1})
-    return [{"degree": degree, "energy": sign_energy(dim, degree)} for degree in degrees]
+    return [{"degree": degree, "energy": expansions.sign_energy(dim, degree)} for degree in degrees]
 
 
 def representer(cell: Cell) -> Records:
-    """Norm and peak of the slides' u when its series is cut at a degree."""
+    """Norm of the slides' u when its series is cut at a degree."""
     dim = setting_of(cell, Dim).dim
-    return [
-        {
-            "cut": cut,
-            "norm": representation.representer_norm(dim, cut),
-            "peak": abs(representation.representer_peak(dim, cut)),
-        }
-        for cut in (13, 25, 50, 100)
-    ]
+    return [{"cut": cut, "norm": expansions.representer_norm(dim, cut)} for cut in (13, 25, 50, 100)]
 
 
 def floors(cell: Cell) -> Records:
@@ -60,49 +55,51 @@ def floors(cell: Cell) -> Records:
             "kind": kind,
             "rank": rank,
             "log2_heads": math.log2(heads),
-            **{f"floor_{values}": lower_bound.error_floor(dim, rank, heads, values) for values in VALUES},
+            "values": values,
+            "floor": lower_bound.error_floor(dim, rank, heads, values),
         }
         for kind, shapes in kinds.items()
         for rank, heads in shapes
+        for values in VALUES
     ]
 
 
 def growth(cell: Cell) -> Records:
-    """log₁₀ of the least heads against dim, at several errors, beside the degree L(ε) it should grow with."""
+    """The least heads against dim at several errors, beside the heads that Theorem 2's second regime excludes."""
     setting = setting_of(cell, Growth)
     rank = setting.rank
     doublings = int(math.log2(setting.greatest_dim / 64))
-    dims = [64 * 2**k for k in range(doublings + 1)]
     return [
         {
-            "error": float(error),
             "dim": dim,
-            "degree": regimes.head_growth_exponent(float(error)),
-            **{
-                f"log10_heads_{values}": math.log10(lower_bound.min_heads(dim, rank, error, values))
-                for values in VALUES
-            },
+            **_least_heads(dim, rank, error),
+            "regime_log2_heads": regimes.high_dimensional_exponent(
+                dim, rank, float(error), *REGIME_CONSTANTS
+            ),
         }
         for error in ERRORS
-        for dim in dims
+        for dim in (64 * 2**k for k in range(doublings + 1))
     ]
 
 
 def scaling(cell: Cell) -> Records:
-    """log₁₀ of the least heads where dim and rank double together, their ratio fixed."""
+    """The least heads where dim and rank double together, their ratio fixed."""
     setting = setting_of(cell, Ratio)
     doublings = int(math.log2(setting.greatest_rank / 8))
-    ranks = [8 * 2**k for k in range(doublings + 1)]
     return [
-        {
-            "error": float(error),
-            "rank": rank,
-            "degree": regimes.head_growth_exponent(float(error)),
-            "log10_heads_any": math.log10(lower_bound.min_heads(setting.ratio * rank, rank, error, "any")),
-        }
+        {"rank": rank, **_least_heads(setting.ratio * rank, rank, error)}
         for error in ERRORS
-        for rank in ranks
+        for rank in (8 * 2**k for k in range(doublings + 1))
     ]
+
+
+def _least_heads(dim: int, rank: int, error: Fraction) -> dict[str, Scalar]:
+    """log₁₀ of the least heads for an error, whatever V, beside the degree L(ε) that they should grow with."""
+    return {
+        "error": float(error),
+        "degree": regimes.head_growth_exponent(float(error)),
+        "log10_heads": math.log10(lower_bound.min_heads(dim, rank, error, "any")),
+    }
 
 
 def exponents(cell: Cell) -> Records:
@@ -115,27 +112,21 @@ def exponents(cell: Cell) -> Records:
 
 def counts(cell: Cell) -> Records:
     """Harmonics that one random head touches, counted by quadrature, beside the formulas and the slide."""
-    records: Records = []
-    for dim, rank, degree in SHAPES:
-        shape = (dim, rank, degree)
-        found = {
-            f"found_{values}": lemmas.touched_dim_numerically(
-                *shape, values, stream(cell.seed, "counts", values, *shape)
-            )
-            for values in VALUES
+    formulas = {"identity": counting.touched_dim, "any": counting.touched_dim_any_values}
+    return [
+        {
+            "shape": f"{dim},{rank},{degree}",
+            "values": values,
+            "found": lemmas.touched_dim_numerically(
+                dim, rank, degree, values, stream(cell.seed, "counts", values, dim, rank, degree)
+            ),
+            "formula": formulas[values](dim, rank, degree),
+            "slide": counting.slide_touched_dim(rank, degree),
+            "rank_more": counting.touched_dim(dim, rank + 1, degree),
         }
-        records.append(
-            {
-                "shape": f"{dim},{rank},{degree}",
-                **found,
-                "exact_identity": counting.touched_dim(*shape),
-                "bound_any": counting.touched_dim_any_values(*shape),
-                "slide": counting.slide_touched_dim(rank, degree),
-                "rank_more": counting.touched_dim(dim, rank + 1, degree),
-                "harmonics": counting.harmonic_dim(dim, degree),
-            }
-        )
-    return records
+        for dim, rank, degree in SHAPES
+        for values in VALUES
+    ]
 
 
 def orthogonality(cell: Cell) -> Records:
@@ -147,7 +138,7 @@ def orthogonality(cell: Cell) -> Records:
         cosines = gram / np.outer(length, length) - np.eye(len(gram))
         expected = np.concatenate(
             [
-                np.full(counting.harmonic_dim(dim, degree), sign_eigenvalue(dim, degree) ** 2)
+                np.full(counting.harmonic_dim(dim, degree), expansions.sign_eigenvalue(dim, degree) ** 2)
                 for degree in degrees
             ]
         )

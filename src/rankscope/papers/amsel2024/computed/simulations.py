@@ -4,6 +4,7 @@ import torch
 
 from rankscope.core.streams import stream
 from rankscope.lab import Cell
+from rankscope.lab.experiment import Scalar
 from rankscope.linalg.sphere import uniform_sphere
 from rankscope.papers.amsel2024.computed.computation import Records
 from rankscope.papers.amsel2024.computed.settings import Draws, HeadDraws, ManyHeads, setting_of
@@ -11,9 +12,9 @@ from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
 from rankscope.papers.amsel2024.random_features.head_draws import independent_heads
 from rankscope.papers.amsel2024.random_features.published import published_point
 from rankscope.papers.amsel2024.random_features.solve import best_error, solve_matrix_free
-from rankscope.papers.amsel2024.vector_problem import simulate_error
+from rankscope.papers.amsel2024.vector_problem import simulated_errors
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, Points, Queries, Target, sample
-from rankscope.theory.heads import majority, prediction
+from rankscope.theory.heads import majority, rank_one
 from rankscope.theory.heads.softmax_head import error_two_orthonormal
 
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -25,27 +26,22 @@ def random_features(cell: Cell) -> Records:
     setting = setting_of(cell, HeadDraws)
     dim, heads = setting.dim, setting.heads
     point = published_point(dim, heads, stream(cell.seed, "published", dim, heads))
-    simulated = simulate_error(
+    errors = simulated_errors(
         point.q,
         point.k,
         point.weights,
         samples=setting.samples,
         generator=stream(cell.seed, "simulation", dim, heads),
     )
+    drawn = best_error(*independent_heads(dim, heads, stream(cell.seed, "heads", dim, heads)))
     return [
         {
-            "dim": dim,
-            "heads": heads,
             "printed": point.printed,
             "true_error": point.true_error,
-            "simulated": simulated.mean,
+            "simulated": float(errors.mean()),
             "optimum": point.optimum,
-            "independent": best_error(
-                *independent_heads(dim, heads, stream(cell.seed, "heads", dim, heads))
-            ).error,
-            "prediction": prediction.independent_heads_prediction(dim, heads),
-            "infimum": prediction.rank_one_infimum(dim, heads),
-            "plateau": prediction.plateau(dim),
+            "independent": drawn.error,
+            **_known_of(dim, heads),
         }
     ]
 
@@ -57,16 +53,23 @@ def many_heads(cell: Cell) -> Records:
     fit = solve_matrix_free(*independent_heads(dim, heads, stream(cell.seed, "many-heads", dim, heads)))
     return [
         {
-            "dim": dim,
-            "heads": heads,
             "independent": fit.error,
             "gap": fit.gap,
             "iterations": fit.iterations,
-            "prediction": prediction.independent_heads_prediction(dim, heads),
-            "infimum": prediction.rank_one_infimum(dim, heads),
-            "plateau": prediction.plateau(dim),
+            **_known_of(dim, heads),
         }
     ]
+
+
+def _known_of(dim: int, heads: int) -> dict[str, Scalar]:
+    """What theory says of so many random rank-1 heads: the prediction, the bound that none can beat, the plateau."""
+    return {
+        "dim": dim,
+        "heads": heads,
+        "prediction": rank_one.independent_heads_prediction(dim, heads),
+        "infimum": rank_one.rank_one_infimum(dim, heads),
+        "plateau": rank_one.linear_error(dim),
+    }
 
 
 def majority_vote(cell: Cell) -> Records:

@@ -22,7 +22,7 @@ from rankscope.theory.heads.expansions import sign_energy
 def linear_heads(
     dim: int, rank: int, budget: int = 1, *, gain: float = 100.0, dtype: torch.dtype = torch.float64
 ) -> RankAttention:
-    """budget·dim/rank heads with the error `theory.linear_heads.linear_error`, up to O(1/gain²).
+    """budget·dim/rank heads with the error `theory.heads.rank_one.linear_error`, up to O(1/gain²).
 
     Call it as attention over the points: `layer(queries, points, points)[0]` is the answer.
     """

@@ -58,13 +58,7 @@ def _check_odd(heads: int) -> None:
 def _rank_one_layer(dim: int, heads: int, dtype: torch.dtype) -> RankAttention:
     """All weights zero, to be written into."""
     layer = RankAttention(
-        dim,
-        heads,
-        rank=1,
-        bias=False,
-        batch_first=True,
-        selection=Selection.HARDMAX,
-        dtype=dtype,
+        dim, heads, rank=1, bias=False, batch_first=True, selection=Selection.HARDMAX, dtype=dtype
     )
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)

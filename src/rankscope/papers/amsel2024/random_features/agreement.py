@@ -7,22 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.theory.heads.agreement import target_advantage
-
-
-def angle_matrix(
-    rows: Float[Tensor, "row dim"], columns: Float[Tensor, "column dim"], first_row: int
-) -> Float[Tensor, "row column"]:
-    """asin⟨row, column⟩, where `rows` are the columns number first_row and following.
-
-    asin has an infinite slope at 1: a diagonal that is 1 only up to rounding would come out wrong in
-    the eighth digit, so lengths within rounding of 1 count as 1.
-    """
-    gram = rows @ columns.T
-    lengths = (rows * rows).sum(dim=1)
-    lengths = torch.where((lengths - 1).abs() < 1e-13, torch.ones_like(lengths), lengths)
-    torch.diagonal(gram, offset=first_row)[: len(rows)] = lengths
-    return gram.clamp_(-1, 1).asin_()
+from rankscope.theory.heads.rank_one import target_advantage
 
 
 def head_agreement(q: Float[Tensor, "head dim"], k: Float[Tensor, "head dim"]) -> Float[Tensor, "head head"]:
@@ -30,8 +15,19 @@ def head_agreement(q: Float[Tensor, "head dim"], k: Float[Tensor, "head dim"]) -
 
     C_ij = 1/2 + (2/π²) asin⟨q_i,q_j⟩ asin⟨k_i,k_j⟩   [amsel2024, random features]
     """
-    agreement = angle_matrix(q, q, 0).mul_(angle_matrix(k, k, 0))
-    return agreement.mul_(2 / math.pi**2).add_(0.5)
+    return _angles(q).mul_(_angles(k)).mul_(2 / math.pi**2).add_(0.5)
+
+
+def _angles(vectors: Float[Tensor, "head dim"]) -> Float[Tensor, "head head"]:
+    """asin⟨v_i, v_j⟩.
+
+    asin has an infinite slope at 1: a diagonal that is 1 only up to rounding would come out wrong in
+    the eighth digit, so lengths within rounding of 1 count as 1.
+    """
+    gram = vectors @ vectors.T
+    lengths = (vectors * vectors).sum(dim=1)
+    torch.diagonal(gram)[:] = torch.where((lengths - 1).abs() < 1e-13, torch.ones_like(lengths), lengths)
+    return gram.clamp_(-1, 1).asin_()
 
 
 def target_agreement(q: Float[Tensor, "head dim"], k: Float[Tensor, "head dim"]) -> Float[Tensor, " head"]:

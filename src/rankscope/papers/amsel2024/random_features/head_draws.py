@@ -1,4 +1,4 @@
-"""Random rank-1 heads: three ways to draw (q, k), one of them with the published defect."""
+"""Random rank-1 heads: two ways to draw (q, k), one of them with the published defect."""
 
 import torch
 from jaxtyping import Float
@@ -28,14 +28,3 @@ def unnormalised_heads(dim: int, heads: int, generator: torch.Generator) -> Head
     across = other - (other * q).sum(dim=1, keepdim=True) * q
     cosine = 2 * torch.rand(heads, 1, generator=generator, dtype=q.dtype, device=q.device) - 1
     return q, cosine * q + (1 - cosine**2).sqrt() * across
-
-
-def uniform_cosine_heads(dim: int, heads: int, generator: torch.Generator) -> Heads:
-    """The same law with e brought back to length 1: cos θ = ⟨q, k⟩ uniform, |k| = 1."""
-    q = uniform_sphere(heads, dim=dim, generator=generator)
-    other = uniform_sphere(heads, dim=dim, generator=generator)
-    across = other - (other * q).sum(dim=1, keepdim=True) * q
-    across = across / across.norm(dim=1, keepdim=True)
-    cosine = 2 * torch.rand(heads, 1, generator=generator, dtype=q.dtype, device=q.device) - 1
-    k = cosine * q + (1 - cosine**2).sqrt() * across
-    return q, k / k.norm(dim=1, keepdim=True)

@@ -109,7 +109,7 @@ class HarmonicBasis:
         return values
 
     def _zonal(self, t: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """P_l(t), by the recurrence of `linalg.gegenbauer`."""
+        """P_l(t), by the recurrence of `theory.heads.sphere.gegenbauer`."""
         previous, current = torch.ones_like(t), t
         for n in range(1, self.degree):
             following = ((2 * n + self.dim - 2) * t * current - n * previous) / (n + self.dim - 2)

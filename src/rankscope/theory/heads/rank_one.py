@@ -1,4 +1,4 @@
-"""How often rank-1 hardmax heads agree with each other and with the target.
+"""What rank-1 hardmax heads can do, without drawing any: how often one agrees with the target, what many reach.
 
 Head (q, k) picks the x_i with the larger ⟨x_i, k⟩⟨q, y⟩. Lengths of q and k do not matter to the head,
 but they do to the formulas: pass unit vectors.
@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import hyp2f1
 
-from rankscope.core import InputError
-from rankscope.theory.heads.expansions import sign_eigenvalues, sign_energies
-from rankscope.theory.heads.gegenbauer import gegenbauer_sequence
-from rankscope.theory.heads.sphere import density_constant
+from rankscope.theory.heads import lower_bound
+from rankscope.theory.heads.expansions import sign_eigenvalues, sign_energies, sign_energy
+from rankscope.theory.heads.sphere import density_constant, gegenbauer_sequence
 
 SERIES_FROM_DIM = 7  # from here on at most some 1,500 degrees stand above 1e-17
 QUADRATURE_NODES = 64
+TERMS = 400  # odd degrees kept in the prediction; s_lm beyond them is far below κ, and their energy is counted whole
 
 
 def target_advantage(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
@@ -54,22 +54,13 @@ def advantage_quadrature(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[
 
 
 def advantage_closed_form(dim: int, cosine: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
-    """c(θ) in elementary functions, for dim 2, 4 and 6; odd about π/2.
-
-    d=2: 1/2 − 2θ²/π²;   d=4: 1/2 − (2/π²)(θ² + θ cot θ);
-    d=6: 1/2 − (1/(2π²)) [4θ² + 5 θ cot θ + cot² θ (1 − θ cot θ)]   (loses digits near θ = 0)
-    """
-    if dim not in (2, 4, 6):
-        raise InputError(f"dim={dim}: closed forms are known here for 2, 4 and 6. Use target_advantage.")
+    """c(θ) in elementary functions, odd about π/2; d=2: 1/2 − 2θ²/π²;   d=4: 1/2 − (2/π²)(θ² + θ cot θ)."""
     theta = np.arccos(np.abs(cosine))
     if dim == 2:
         return np.asarray(np.sign(cosine) * (0.5 - 2 * theta**2 / math.pi**2))
     cot = np.cos(theta) / np.sin(np.where(theta > 0, theta, 1))
     theta_cot = np.where(theta > 0, theta * cot, 1.0)
-    if dim == 4:
-        return np.asarray(np.sign(cosine) * (0.5 - 2 / math.pi**2 * (theta**2 + theta_cot)))
-    last = np.where(theta > 0, cot**2 * (1 - theta_cot), 1 / 3)
-    return np.asarray(np.sign(cosine) * (0.5 - (4 * theta**2 + 5 * theta_cot + last) / (2 * math.pi**2)))
+    return np.asarray(np.sign(cosine) * (0.5 - 2 / math.pi**2 * (theta**2 + theta_cot)))
 
 
 def single_head_success(dim: int) -> float:
@@ -81,3 +72,45 @@ def single_head_success(dim: int) -> float:
     0.75
     """
     return (1 + float(target_advantage(dim, np.ones(1))[0])) / 2
+
+
+def independent_heads_prediction(dim: int, heads: int) -> float:
+    """Error of H heads with q, k independent uniform and the best weights: a prediction, not a bound.
+
+    Solve 1/(1+κ) + Σ_{l,m odd} N_l N_m s/(s+κ) = H, s = λ_l² λ_m², for κ > 0; then
+    error = ½ [κ/(1+κ) + Σ_l E_l κ/(κ + λ_l⁴)].
+
+    >>> round(independent_heads_prediction(8, 4096), 4)
+    0.1661
+    """
+    from scipy.optimize import brentq
+
+    energy = sign_energies(dim, TERMS)
+    squared = sign_eigenvalues(dim, TERMS) ** 2
+    s, weight = np.outer(squared, squared), np.outer(energy, energy)
+    beyond = 1 - energy.sum() ** 2
+
+    def excess(log_kappa: float) -> float:
+        kappa = math.exp(log_kappa)
+        return float(1 / (1 + kappa) + np.sum(weight / (s + kappa)) + beyond / kappa - heads)
+
+    kappa = math.exp(brentq(excess, -300.0, 10.0, xtol=1e-12))
+    captured = np.sum(energy * kappa / (kappa + squared**2)) + (1 - energy.sum())
+    return float(0.5 * (kappa / (1 + kappa) + captured))
+
+
+def rank_one_infimum(dim: int, heads: int) -> float:
+    """The infimum over all H generalised rank-1 heads with V_h ∝ I: at rank 1 the bound is attained."""
+    return lower_bound.error_floor(dim, 1, heads, "identity")
+
+
+def linear_error(dim: int) -> float:
+    """½ (1 − E_1): what is left of sgn⟨x₁ − x₂, y⟩ once degree 1, its part that is linear in the score, is captured.
+
+    Random heads rest here until degree 3 comes into reach, at about N(d, 3)² of them. Softmax heads of any rank attain
+    it where their ranks add up to dim (`constructions.linear_heads`); ½ − 1/π as d → ∞.
+
+    >>> round(linear_error(64), 5)
+    0.17919
+    """
+    return 0.5 * (1 - sign_energy(dim, 1))

@@ -1,0 +1,5 @@
+"""Every statement of the talk that was trained, built or bounded, as a check over all seeds."""
+
+from rankscope.papers.amsel2024.claims import built, trained
+
+CLAIMS = (*trained.CLAIMS, *built.CLAIMS)

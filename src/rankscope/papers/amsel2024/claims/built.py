@@ -1,0 +1,71 @@
+"""What the talk says of models that need no training, as checks over all seeds."""
+
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from rankscope.lab import AtMost, Between, Check, Claims, Origin
+from rankscope.papers.amsel2024.simulation import Kind
+
+AS_EXACT = Between(0.9, 1.1)
+"""A measured error over the exact one of the same model."""
+
+CLAIMS = Claims("amsel2024")
+_as_computed = partial(
+    CLAIMS, value="ratio 1", experiment="constructions", figure="constructions", origin=Origin.READING
+)
+
+
+@CLAIMS(
+    "hardmax",
+    source="Upper bound",
+    says="One full-rank hardmax head is exact for any number of points.",
+    value="0",
+    experiment="constructions",
+    figure="constructions",
+)
+def _hardmax_is_exact(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(f"error, {name}", tuple(cells["measured"]), AtMost(1e-12))
+        for name, cells in _built(table, Kind.HARDMAX)
+    ]
+
+
+@_as_computed(
+    "softmax",
+    source="Upper bound, softmax",
+    says="With softmax(β Xᵀy) its error falls with β as the exact integral says.",
+)
+def _softmax_is_as_computed(table: pd.DataFrame) -> list[Check]:
+    return _as_predicted(table, Kind.SOFTMAX)
+
+
+@_as_computed(
+    "majority",
+    source="What about more layers?",
+    says="Two layers of rank-1 heads: the vote fails as often as the exact formula says.",
+)
+def _majority_is_as_computed(table: pd.DataFrame) -> list[Check]:
+    return _as_predicted(table, Kind.MAJORITY)
+
+
+@_as_computed(
+    "random",
+    source="Representing sgn, tightness",
+    says="Random rank-1 heads with the best weights have their exact error.",
+)
+def _random_heads_are_as_computed(table: pd.DataFrame) -> list[Check]:
+    return _as_predicted(table, Kind.RANDOM)
+
+
+def _as_predicted(table: pd.DataFrame, kind: Kind) -> list[Check]:
+    return [
+        Check(f"measured over exact, {name}", tuple(cells["measured"] / cells["predicted"]), AS_EXACT)
+        for name, cells in _built(table, kind)
+    ]
+
+
+def _built(table: pd.DataFrame, kind: Kind) -> Any:
+    """The rows of each construction of a kind."""
+    return table[table["construction"].str.contains(kind.value)].groupby("construction", sort=False)

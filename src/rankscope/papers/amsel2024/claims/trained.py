@@ -1,0 +1,251 @@
+"""What the talk says of trained encoders and heads, as checks over all seeds.
+
+An encoder that did not train has no error here: its value is missing, and a check with a missing value is undecided.
+"""
+
+import math
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+
+SOLVED = 0.1
+"""Error that counts as having learned the task; the constant answer has 1."""
+
+CLEARLY = 2.0
+"""Factor between two errors from which the larger is clearly worse."""
+
+SEVERAL = 4.0
+"""Factor for one layer, where the talk calls the result crystal clear."""
+
+ALIKE = 0.95
+"""Ratio of errors from which a change does not help."""
+
+CLAIMS = Claims("amsel2024")
+_figure_1 = partial(CLAIMS, source="Experiments, figure 1", experiment="figure1", figure="1")
+_positions = partial(CLAIMS, source="Modifying attention", experiment="positions", figure="positions")
+
+
+@_figure_1(
+    "one-layer",
+    says="One layer: full rank is necessary and sufficient.",
+    value="0.7 at half rank, 0.0155 at full",
+)
+def _full_rank_one_layer(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for budget, rows in _each(table[table["layers"] == 1], "budget"):
+        full, _ = _full_and_low(rows)
+        behind, by = f"log₂ of best lower rank over full rank, budget {budget}", AtLeast(math.log2(SEVERAL))
+        checks.append(Check(f"error at full rank, budget {budget}", _seeds(full), AtMost(SOLVED)))
+        checks.append(Check(behind, _best_low_over_full(rows), by))
+    return checks
+
+
+@_figure_1(
+    "budget",
+    says="One layer: low rank stays weak even with dim³ parameters.",
+    value="0.31 to 0.65 against 0.0155",
+)
+def _budget_does_not_rescue(table: pd.DataFrame) -> list[Check]:
+    budgets = _each(table[table["layers"] == 1], "budget")
+    (least, standard), (most, widest) = budgets[0], budgets[-1]
+    (full, _), (_, low) = _full_and_low(standard), _full_and_low(widest)
+    where = f"at budget {most} over full rank at budget {least}"
+    return [
+        Check(f"log₂ of rank {rank} {where}", _log2(low[rank] / full), AtLeast(math.log2(CLEARLY)))
+        for rank in low.columns
+    ]
+
+
+@_figure_1(
+    "depth-helps",
+    says="More layers make low-rank transformers better.",
+    value="0.83 to 0.58 to 0.41 at rank 1, dim^2.5",
+)
+def _depth_helps(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for budget, rows in _each(table, "budget"):
+        depths = _each(rows, "layers")
+        (shallow, first), (deep, last) = depths[0], depths[-1]
+        ratio = _typical(_full_and_low(last)[1] / _full_and_low(first)[1])
+        what = f"low-rank error, {deep} layers over {shallow}, budget {budget}"
+        checks.append(Check(what, ratio, AtMost(ALIKE)))
+    return checks
+
+
+@_figure_1(
+    "depth-behind",
+    says="With more layers low rank is still much weaker than full rank.",
+    value="factor 3 to 70 at half rank",
+)
+def _low_rank_stays_behind(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            f"log₂ of best lower rank over full rank, {layers} layers, budget {budget}",
+            _best_low_over_full(rows),
+            AtLeast(math.log2(CLEARLY)),
+        )
+        for budget, of_budget in _each(table[table["layers"] > 1], "budget")
+        for layers, rows in _each(of_budget, "layers")
+    ]
+
+
+@_figure_1(
+    "depth-artefact",
+    says="Five layers being worse than three at dim² is an artefact of training.",
+    value="0.60 to 0.91, called junk",
+)
+def _deepest_is_no_worse(table: pd.DataFrame) -> list[Check]:
+    (budget, standard), *_ = _each(table, "budget")
+    *_, (before, shorter), (deepest, longest) = _each(standard, "layers")
+    ratio = _typical(_errors(longest) / _errors(shorter))
+    return [Check(f"error of {deepest} layers over {before}, budget {budget}", ratio, AtMost(1 / ALIKE))]
+
+
+@CLAIMS(
+    "identity",
+    source="What full rank learns",
+    says="One layer, full rank: W_KᵀW_Q is close to −c·I with c large.",
+    value="168° to 180°, norm 1470 to 2400",
+    experiment="figure1",
+    figure="identity",
+)
+def _minus_identity(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for budget, rows in _each(table[(table["layers"] == 1) & (table["rank"] == table["dim"])], "budget"):
+        checks += [
+            Check(f"angle of W_KᵀW_Q to +I, budget {budget}", _seeds(rows["angle"]), AtLeast(165.0)),
+            Check(f"c/√rank, budget {budget}", _seeds(rows["sharpness"]), AtLeast(5.0)),
+        ]
+    return checks
+
+
+@_positions("additive", says="Learned positions that are added do not help.", value="ratio about 1")
+def _additive_does_not_help(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(f"additive over none, {layers} layers", ratio, AtLeast(ALIKE))
+        for layers, ratio in _against_none(table, "additive")
+    ]
+
+
+@_positions(
+    "concatenated",
+    says="Positions that are appended help low rank, but only with depth.",
+    value="0.58 to 0.13 (3 layers), 0.83 to 0.75 (one), rank 1",
+)
+def _concatenated_helps_with_depth(table: pd.DataFrame) -> list[Check]:
+    depths = _against_none(table, "concatenated")
+    (shallow, early), (deep, late) = depths[0], depths[-1]
+    return [
+        Check(f"concatenated over none, {deep} layers", late, AtMost(0.8)),
+        Check(f"concatenated over none, {shallow} layer", early, AtLeast(0.85)),
+    ]
+
+
+@CLAIMS(
+    "tokens",
+    source="Role of N",
+    says="More points make the task harder for low rank only.",
+    value="0.02 to 1.17 at rank 1, 0.006 to 0.04 at full",
+    experiment="tokens",
+    figure="tokens",
+    origin=Origin.READING,
+)
+def _tokens_hurt_low_rank(table: pd.DataFrame) -> list[Check]:
+    (fewest, few), *_, (most, many) = _each(table, "tokens")
+    (full_few, low_few), (full_many, low_many) = _full_and_low(few), _full_and_low(many)
+    added = f"error added from {fewest} to {most} tokens"
+    return [
+        *(
+            Check(f"{added} at rank {rank}", _seeds(low_many[rank] - low_few[rank]), AtLeast(SOLVED))
+            for rank in low_few.columns
+        ),
+        Check(f"{added} at full rank", _seeds(full_many - full_few), AtMost(SOLVED)),
+    ]
+
+
+@CLAIMS(
+    "heads",
+    source="Motivation; role of d",
+    says="Adding heads at equal parameters (rank = dim/heads) makes a model worse.",
+    value="worse with every doubling",
+    experiment="dims",
+    figure="dims",
+    origin=Origin.READING,
+)
+def _heads_hurt(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for dim, rows in _each(table, "dim"):
+        errors = _errors(rows)
+        for low, high in pairwise(sorted(int(rank) for rank in errors.columns)):
+            what = f"log₂, dim {dim}: {dim // low} heads over {dim // high} at equal parameters"
+            checks.append(Check(what, _log2(errors[low] / errors[high]), AtLeast(0.0)))
+    return checks
+
+
+@CLAIMS(
+    "floor",
+    source="Theorem 2, computed",
+    says="No trained layer of heads is better than the lower bound, where it applies: two points, attention alone.",
+    value="error ≥ floor",
+    experiment="two_points",
+    figure="floor",
+    origin=Origin.READING,
+)
+def _above_the_floor(table: pd.DataFrame) -> list[Check]:
+    over = table.assign(ratio=table["error"] / table["floor"])[table["floor"] > 0]
+    return [
+        Check(f"error over floor, {heads} heads of rank {rank}", tuple(rows["ratio"]), AtLeast(1.0))
+        for (rank, heads), rows in over.groupby(["rank", "heads"], sort=True)
+    ]
+
+
+def _errors(table: pd.DataFrame) -> pd.DataFrame:
+    """Error by seed (rows) and rank (columns); missing where the cell did not train."""
+    known = table.assign(error=table["error"].where(table["trained"].astype(bool)))
+    return known.pivot(index="seed", columns="rank", values="error").sort_index()
+
+
+def _full_and_low(table: pd.DataFrame) -> tuple[Any, pd.DataFrame]:
+    """The errors at full rank, and those at every lower one."""
+    errors = _errors(table)
+    full = table["dim"].iloc[0]
+    return errors[full], errors.drop(columns=full)
+
+
+def _best_low_over_full(table: pd.DataFrame) -> tuple[float, ...]:
+    full, low = _full_and_low(table)
+    return _log2(low.min(axis=1, skipna=False) / full)
+
+
+def _against_none(table: pd.DataFrame, kind: str) -> list[tuple[int, tuple[float, ...]]]:
+    """At each depth, low-rank errors with positions over those without."""
+    ratios = []
+    for layers, rows in _each(table[table["rank"] < table["dim"]], "layers"):
+        with_kind, without = (_errors(rows[rows["positions"] == name]) for name in (kind, "none"))
+        ratios.append((layers, _typical(with_kind / without)))
+    return ratios
+
+
+def _typical(ratios: pd.DataFrame) -> tuple[float, ...]:
+    """Geometric mean over ranks; missing if one of them is."""
+    return _seeds(np.exp(ratios.map(np.log).mean(axis=1, skipna=False)))
+
+
+def _each(table: pd.DataFrame, column: str) -> list[tuple[int, pd.DataFrame]]:
+    """The rows at each value of a column, in order."""
+    values = sorted(int(value) for value in table[column].unique())
+    return [(value, table[table[column] == value]) for value in values]
+
+
+def _log2(ratios: Any) -> tuple[float, ...]:
+    """A factor a seed on its natural scale: an interval of ratios themselves would reach below zero."""
+    return tuple(math.log2(ratio) for ratio in ratios)
+
+
+def _seeds(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
