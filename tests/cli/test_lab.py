@@ -115,7 +115,7 @@ def test_from_part_of_the_cells_come_no_verdicts_and_no_traceback(finished_run, 
     whole = {
         e.name
         for e in selection.experiments(PAPERS["li2024"])
-        if {c.key() for c in e.cells()} <= store.finished()
+        if {c.key() for c in e.cells()} <= store.finished(e)
     }
     assert {judgement.claim.experiment for judgement in section.judgements} <= whole
     assert len(section.unfinished) > 20
@@ -304,7 +304,7 @@ def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path
 
     monkeypatch.setattr("rankscope.cli.lab.run", fake)
     log = Console(file=io.StringIO(), force_terminal=terminal)
-    _run(Plan((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log)
+    _run(Plan((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
     told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
     assert told == ([] if terminal else list(range(5, 100, 5)))
 
@@ -339,7 +339,8 @@ def test_a_piece_that_is_not_on_the_grid_runs_nothing(cli, tmp_path, where, mess
     code, out, err = cli("reproduce", *args)
     assert (code, out) == (2, "")
     assert message in err
-    assert Store(tmp_path).finished() == set()
+    assert not list(tmp_path.rglob("*.safetensors"))
+    assert Store(tmp_path).finished(*PAPERS["amsel2024"].experiments(Scale.SMOKE)) == set()
 
 
 def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, drawn, monkeypatch, tmp_path):

@@ -37,7 +37,7 @@ def table(folder):
 def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
     go(tmp_path, cells=6)
     store = Store(tmp_path)
-    rows = store.provenance()
+    rows = store.provenance(toy())
     assert len(rows) == 6
     for column in (
         "key",
@@ -55,7 +55,7 @@ def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
     assert rows["peak_bytes"].min() > 2**20
     records = store.table(toy(6))
     for record in records.to_dict("records"):
-        assert store.arrays(record["cell"])["values"].sum().item() == pytest.approx(record["total"])
+        assert store.arrays(toy(), record["cell"])["values"].sum().item() == pytest.approx(record["total"])
 
 
 def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tmp_path):
@@ -66,7 +66,7 @@ def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tm
     for attempt in range(200):
         if kills == 20:
             break
-        finished = Store(killed).finished()
+        finished = Store(killed).finished(toy())
         trace.write_text("")
         process = start(killed, trace)
         time.sleep(draw.uniform(0.02, 0.35))
@@ -75,7 +75,9 @@ def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tm
             kills += 1
         process.join()
         assert not finished & set(trace.read_text().split()), "a finished cell was computed again"
-        if len(Store(killed).finished()) == 60:  # done before the kills were: check it, begin another run
+        if (
+            len(Store(killed).finished(toy())) == 60
+        ):  # done before the kills were: check it, begin another run
             pd.testing.assert_frame_equal(table(killed), table(tmp_path / "whole"))
             killed = tmp_path / f"killed-{attempt}"
     assert kills == 20
@@ -94,9 +96,9 @@ def test_a_kill_between_the_arrays_and_the_row_leaves_the_cell_unfinished(tmp_pa
         with pytest.raises(SystemError):
             run(plan([experiment], store, "cpu"), store, "cpu")
     assert list((tmp_path / "arrays").rglob("*.safetensors"))
-    assert store.finished() == set()
+    assert store.finished(toy()) == set()
     go(tmp_path, cells=6)
-    assert len(store.finished()) == 6
+    assert len(store.finished(toy())) == 6
 
 
 def test_two_processes_on_one_store_end_with_the_same_table(tmp_path):
@@ -148,16 +150,16 @@ def leave_wal(folder):
 def test_a_damaged_array_file_is_named(tmp_path):
     go(tmp_path, cells=3)
     store = Store(tmp_path)
-    key = sorted(store.finished())[0]
+    key = sorted(store.finished(toy()))[0]
     next((tmp_path / "arrays").rglob(f"{key}.safetensors")).write_bytes(b"short")
     with pytest.raises(RankscopeError, match=rf"{key}\.safetensors cannot be read"):
-        store.arrays(key)
+        store.arrays(toy(), key)
 
 
 def test_results_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
     go(tmp_path, cells=6)
     monkeypatch.setattr("rankscope.lab.store.code_digest", lambda: "another")
-    assert Store(tmp_path).finished() == set()
+    assert Store(tmp_path).finished(toy()) == set()
     assert Store(tmp_path).table(toy(6)).empty
 
 
@@ -216,7 +218,7 @@ def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
     store, cells = Store(tmp_path), tuple(experiment.cells())
     with pytest.raises(KeyboardInterrupt):
         run(Plan((Group(experiment, cells, 1.0),), 3, 0, workers), store, "cpu", advance=interrupted)
-    assert store.finished() == {cell.key() for cell in cells}
+    assert store.finished(experiment) == {cell.key() for cell in cells}
 
 
 def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
@@ -249,7 +251,7 @@ def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
     with pytest.raises(RuntimeError, match="boom"):
         run(todo, store, "cpu")
     go(tmp_path, cells=12)
-    assert len(store.finished()) == 12
+    assert len(store.finished(toy())) == 12
 
 
 @pytest.mark.parametrize(("device", "message"), [("gpu", "Unknown device 'gpu'"), ("mps", "not supported")])

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+from torch import Tensor
 
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Judgement, judge
-from rankscope.lab.experiment import MISSING
-from rankscope.lab.paper import Paper, Results, Scale
+from rankscope.lab.experiment import MISSING, Experiment
+from rankscope.lab.paper import Paper, Results
 from rankscope.lab.partial import Part, coverage
 from rankscope.lab.results import results_section
+from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section, Unfinished
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import Store
@@ -22,11 +24,12 @@ SMOKE = "Scale smoke is a few seconds of everything: it tries the machinery, and
 
 def sections(selection: Selection, store: Store) -> list[Section]:
     """What the store has for the selection: verdicts where every cell was run; nothing of claims without a finished one."""
-    provenance, finished = store.provenance(), store.finished()
     made = []
     for paper in selection.papers:
+        experiments = selection.experiments(paper)
+        provenance, finished = store.provenance(*experiments), store.finished(*experiments)
         parts, lacking = {}, {}
-        for experiment in selection.experiments(paper):
+        for experiment in experiments:
             table = store.table(experiment)
             if MISSING in table:
                 lacking[experiment.name] = table[MISSING].iloc[0]
@@ -40,7 +43,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
             judge(claim, whole[claim.experiment]) if claim.experiment in whole else Unfinished(claim, ())
             for claim in claims
         ]
-        keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
+        of_cell = {cell.key(): part.experiment for part in parts.values() for cell in part.experiment.cells()}
         notes = [SMOKE] * (selection.scale is Scale.SMOKE)
         notes += [f"{name} is not run: {why}." for name, why in lacking.items()]
         made.append(
@@ -48,8 +51,8 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 paper=paper,
                 scale=selection.scale.value,
                 judgements=[one for one in found if isinstance(one, Judgement)],
-                figures=_figures(paper, tables, whole, store),
-                provenance=provenance[provenance["key"].isin(keys)],
+                figures=_figures(paper, tables, whole, store, of_cell),
+                provenance=provenance[provenance["key"].isin(set(of_cell))],
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
             )
@@ -57,14 +60,20 @@ def sections(selection: Selection, store: Store) -> list[Section]:
     return [section for section in made if section.judgements or section.unfinished]
 
 
-def _figures(paper: Paper, tables: Tables, whole: Tables, store: Store) -> Sequence[Figure]:
+def _figures(
+    paper: Paper, tables: Tables, whole: Tables, store: Store, of_cell: Mapping[str, Experiment]
+) -> Sequence[Figure]:
     """The paper's figures; where one cannot be drawn from part of a grid, those of whole grids."""
+
+    def arrays(key: str) -> dict[str, Tensor]:
+        return store.arrays(of_cell[key], key)
+
     try:
-        return paper.figures(Results(tables, store.arrays))
+        return paper.figures(Results(tables, arrays))
     except (LookupError, ValueError, TypeError):
         if len(whole) == len(tables):
             raise
-        return paper.figures(Results(whole, store.arrays))
+        return paper.figures(Results(whole, arrays))
 
 
 def with_results(made: Sequence[Section], folder: Path | None) -> list[Section]:
