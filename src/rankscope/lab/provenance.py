@@ -50,7 +50,7 @@ def _modules(value: Any, seen: set[int]) -> Iterator[str]:
         held = (cell.cell_contents for cell in value.__closure__ or ())
         yield value.__module__
     else:
-        yield type(value).__module__
+        yield from (base.__module__ for base in type(value).__mro__)
     for one in held:
         yield from _modules(one, seen)
 

@@ -1,6 +1,6 @@
 """From a store to the sections of a page: tables, verdicts, figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Judgement, judge
-from rankscope.lab.experiment import MISSING, Experiment
+from rankscope.lab.experiment import MISSING
 from rankscope.lab.paper import Paper, Results
 from rankscope.lab.partial import Part, coverage
 from rankscope.lab.results import results_section
@@ -43,7 +43,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
             judge(claim, whole[claim.experiment]) if claim.experiment in whole else Unfinished(claim, ())
             for claim in claims
         ]
-        of_cell = {cell.key(): part.experiment for part in parts.values() for cell in part.experiment.cells()}
+        keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
         notes = [SMOKE] * (selection.scale is Scale.SMOKE)
         notes += [f"{name} is not run: {why}." for name, why in lacking.items()]
         made.append(
@@ -51,8 +51,8 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 paper=paper,
                 scale=selection.scale.value,
                 judgements=[one for one in found if isinstance(one, Judgement)],
-                figures=_figures(paper, tables, whole, store, of_cell),
-                provenance=provenance[provenance["key"].isin(set(of_cell))],
+                figures=_figures(paper, tables, whole, store.arrays_of(*experiments)),
+                provenance=provenance[provenance["key"].isin(keys)],
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
             )
@@ -61,13 +61,9 @@ def sections(selection: Selection, store: Store) -> list[Section]:
 
 
 def _figures(
-    paper: Paper, tables: Tables, whole: Tables, store: Store, of_cell: Mapping[str, Experiment]
+    paper: Paper, tables: Tables, whole: Tables, arrays: Callable[[str], dict[str, Tensor]]
 ) -> Sequence[Figure]:
     """The paper's figures; where one cannot be drawn from part of a grid, those of whole grids."""
-
-    def arrays(key: str) -> dict[str, Tensor]:
-        return store.arrays(of_cell[key], key)
-
     try:
         return paper.figures(Results(tables, arrays))
     except (LookupError, ValueError, TypeError):

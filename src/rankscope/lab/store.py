@@ -9,7 +9,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,15 +128,15 @@ class Store:
         self, experiment: Experiment, cells: Sequence[Cell], outcomes: Sequence[Outcome], cost: Cost
     ) -> None:
         """Keep a finished group: all of its cells or, if the process dies here, none."""
-        rows = []
+        code, rows = _code(experiment), []
         for cell, outcome in zip(cells, outcomes, strict=True):
             if outcome.arrays:
                 arrays = {name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}
-                with write_atomic(self._arrays_path(experiment, cell.key())) as draft:
+                with write_atomic(self._arrays_path(code, cell.key())) as draft:
                     save_file(arrays, draft)
             rows.append(
                 (
-                    cell.key(), _code(experiment), cell.experiment, cell.seed, json.dumps(list(cell.point)),
+                    cell.key(), code, cell.experiment, cell.seed, json.dumps(list(cell.point)),
                     json.dumps(cell.settings(), sort_keys=True), json.dumps(outcome.records), bool(outcome.arrays),
                     rankscope.__version__, commit(), torch.__version__, cost.device, cost.dtype, cost.seconds,
                     cost.peak_bytes, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -163,15 +163,20 @@ class Store:
         """Settings and provenance of every cell that today's code of the experiments has finished."""
         return pd.DataFrame(self._rows(PROVENANCE, experiments), columns=list(PROVENANCE))
 
-    def arrays(self, experiment: Experiment, key: str) -> dict[str, Tensor]:
-        """The arrays of a finished cell."""
-        path = self._arrays_path(experiment, key)
-        try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise RankscopeError(
-                f"{path} cannot be read ({error}). Restore it, or move {self.path} away to compute anew."
-            ) from None
+    def arrays_of(self, *experiments: Experiment) -> Callable[[str], dict[str, Tensor]]:
+        """What reads the arrays of one of the experiments' finished cells by its key."""
+        codes = dict(self._rows(["key", "code"], experiments))
+
+        def read(key: str) -> dict[str, Tensor]:
+            path = self._arrays_path(codes[key], key)
+            try:
+                return load_file(path)
+            except (OSError, SafetensorError) as error:
+                raise RankscopeError(
+                    f"{path} cannot be read ({error}). Restore it, or move {self.path} away to compute anew."
+                ) from None
+
+        return read
 
     def note(self, name: str) -> Any:
         """A remembered value, or None."""
@@ -195,8 +200,8 @@ class Store:
         name = hashlib.sha256(" ".join(cell.key() for cell in cells).encode()).hexdigest()[:24]
         return self.folder / "unfinished" / _code(experiment) / f"{name}.pt"
 
-    def _arrays_path(self, experiment: Experiment, key: str) -> Path:
-        return self.folder / "arrays" / _code(experiment) / f"{key}.safetensors"
+    def _arrays_path(self, code: str, key: str) -> Path:
+        return self.folder / "arrays" / code / f"{key}.safetensors"
 
 
 def _code(experiment: Experiment) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from rankscope.core import Config, InputError, RankscopeError
 from rankscope.core.files import write_atomic
@@ -26,8 +26,8 @@ class Vouched(Config):
     """What was found when cells of an experiment were computed again with the code of the digest `source`."""
 
     source: str
-    cells: tuple[str, ...]
-    columns: tuple[str, ...]
+    cells: list[str]
+    columns: list[str]
     difference: float
     """The greatest relative difference of a number in those columns."""
     tolerance: float
@@ -46,7 +46,7 @@ def read_vouched(folder: Path) -> dict[str, Vouched]:
         return ENTRIES.validate_json(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValidationError) as error:
+    except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise RankscopeError(f"{path} cannot be read ({reason}). Restore it, or move it away.") from None
 
@@ -115,8 +115,8 @@ def _compared(
     ran = provenance[provenance["key"].isin(shared)]
     return Vouched(
         source=source_digest(roots_of(kept.experiment)),
-        cells=tuple(sorted(shared)),
-        columns=tuple(differences),
+        cells=sorted(shared),
+        columns=list(differences),
         difference=greatest,
         tolerance=tolerance,
         device=", ".join(sorted(ran["device"].unique())),
