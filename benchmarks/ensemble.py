@@ -175,7 +175,8 @@ def main():
                 run(todo, store, options.device)
                 wait_for(options.device)
                 our_seconds = time.perf_counter() - start
-            ours = [store.arrays(cell.key()) for cell in cells]
+            arrays = store.arrays_of(experiment)
+            ours = [arrays(cell.key()) for cell in cells]
         sizes |= {len(group.cells) for group in todo.groups}
         pairs.append((plain_seconds, our_seconds, plain_memory.mebibytes, our_memory.mebibytes))
         differences += [

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
+import rankscope.lab.sections
 from rankscope.catalogue import PAPERS
 from rankscope.cli.lab import _remember, _run
-from rankscope.lab import Scale, Store
+from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge
 from rankscope.lab.runner import Group, Plan
+from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import FILE
@@ -115,7 +118,7 @@ def test_from_part_of_the_cells_come_no_verdicts_and_no_traceback(finished_run, 
     whole = {
         e.name
         for e in selection.experiments(PAPERS["li2024"])
-        if {c.key() for c in e.cells()} <= store.finished()
+        if {c.key() for c in e.cells()} <= store.finished(e)
     }
     assert {judgement.claim.experiment for judgement in section.judgements} <= whole
     assert len(section.unfinished) > 20
@@ -141,17 +144,82 @@ def test_verdicts_are_readable_in_a_terminal(cli, drawn, finished_run, monkeypat
     assert ("paper" in first["claim"]) == (columns == 140)
 
 
-def test_strict_makes_a_failing_claim_an_exit_code(cli, drawn, monkeypatch, finished_run):
-    from rankscope.lab import Verdict, judge
+@pytest.fixture
+def judged(monkeypatch, tmp_path):
+    """Nothing is run: a paper's claims have the verdicts that a test gives them. The selections asked for, the pages."""
+    monkeypatch.chdir(tmp_path)  # no results/ there
+    verdicts, asked, pages = {}, [], []
 
-    def fail(claim, table):
-        judgement = judge(claim, table)
-        return judgement.__class__(**{**judgement.__dict__, "verdict": Verdict.FAILS})
+    def sections(selection, store):
+        asked.append([paper.name for paper in selection.papers])
+        return [
+            Section(
+                paper,
+                selection.scale.value,
+                [verdict_on(*given) for given in zip(paper.claims, verdicts[paper.name], strict=False)],
+                [],
+                pd.DataFrame(),
+            )
+            for paper in selection.papers
+        ]
 
-    monkeypatch.setattr("rankscope.lab.sections.judge", fail)
-    args = (*SMOKE, "--out", finished_run, "--only", "li2024.fig2")
-    assert cli(*args)[0] == 0
-    assert cli(*args, "--strict")[0] == 1
+    def verdict_on(claim, verdict):
+        judgement = judge(
+            replace(claim, checks=lambda _: [Check("x", (0.0, 0.0), AtMost(1.0))]), pd.DataFrame()
+        )
+        return replace(judgement, verdict=verdict)
+
+    monkeypatch.setattr("rankscope.lab.sections.sections", sections)
+    monkeypatch.setattr("rankscope.cli.lab.plan", lambda *_: Plan((), 1, 1, 1))
+    monkeypatch.setattr("rankscope.report.write_report", lambda out, made, name: pages.append(made) or out)
+    return verdicts, asked, pages
+
+
+def test_a_run_judges_and_draws_once_shows_what_was_asked_for_and_puts_earlier_papers_on_the_page(
+    cli, judged
+):
+    verdicts, asked, pages = judged
+    verdicts |= {"amsel2024": [Verdict.FAILS], "li2024": [Verdict.HOLDS, Verdict.UNDECIDED]}
+    assert cli("reproduce", "amsel2024", "--scale", "smoke")[0] == 0
+    code, out, _ = cli("reproduce", "li2024", "--scale", "smoke", "--json", "--strict")
+    assert code == 0, "the failing claim is of the other paper"
+    assert [claim["id"].partition(".")[0] for claim in json.loads(out)] == ["li2024", "li2024"]
+    assert asked == [["amsel2024"], [*PAPERS]]
+    assert [[section.paper.name for section in page] for page in pages] == asked
+
+
+def test_a_whole_run_calls_every_check_and_every_figure_once(cli, drawn, finished_run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # no results/ there
+    calls = []
+    for name in ("judge", "_figures"):
+        real = getattr(rankscope.lab.sections, name)
+        monkeypatch.setattr(
+            rankscope.lab.sections,
+            name,
+            lambda *args, name=name, real=real: calls.append((name, args[0])) or real(*args),
+        )
+    code, out, _ = cli(*SMOKE, "--out", finished_run, "--json")
+    assert code == 0
+    verdicts = [claim for claim in json.loads(out) if claim["verdict"]]
+    assert sorted(claim.id for name, claim in calls if name == "judge") == sorted(
+        claim["id"] for claim in verdicts
+    )
+    assert [paper.name for name, paper in calls if name == "_figures"] == ["li2024"]
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        ([Verdict.HOLDS, Verdict.HOLDS], 0),
+        ([Verdict.HOLDS, Verdict.FAILS], 1),
+        ([Verdict.FAILS, Verdict.UNDECIDED], 1),
+        ([Verdict.HOLDS, Verdict.UNDECIDED], 0),
+    ],
+)
+def test_strict_makes_one_failing_claim_an_exit_code(cli, judged, found, code):
+    judged[0]["li2024"] = found
+    assert cli("reproduce", "li2024", "--scale", "smoke")[0] == 0
+    assert cli("reproduce", "li2024", "--scale", "smoke", "--strict")[0] == code
 
 
 def test_claims_are_listed_with_their_whole_ids(cli, monkeypatch):
@@ -233,6 +301,7 @@ def test_the_command_line_starts_without_heavy_libraries():
         (["reproduce", "--results", "nowhere"], "nowhere is no folder of tables. Make one with"),
         (["reproduce", "--memory", "8"], "--memory limits a GPU, and device 'cpu' is none."),
         (["export", "--out", "nowhere"], "nowhere holds no run."),
+        (["vouch", "nowhere"], "nowhere holds no run. Name the folder of one, or run rankscope reproduce"),
         (["report", "--out", "nowhere"], "nowhere holds no run."),
         (["nonsense"], "nonsense"),
     ],
@@ -304,7 +373,7 @@ def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path
 
     monkeypatch.setattr("rankscope.cli.lab.run", fake)
     log = Console(file=io.StringIO(), force_terminal=terminal)
-    _run(Plan((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log)
+    _run(Plan((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
     told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
     assert told == ([] if terminal else list(range(5, 100, 5)))
 
@@ -339,7 +408,8 @@ def test_a_piece_that_is_not_on_the_grid_runs_nothing(cli, tmp_path, where, mess
     code, out, err = cli("reproduce", *args)
     assert (code, out) == (2, "")
     assert message in err
-    assert Store(tmp_path).finished() == set()
+    assert not list(tmp_path.rglob("*.safetensors"))
+    assert Store(tmp_path).finished(*PAPERS["amsel2024"].experiments(Scale.SMOKE)) == set()
 
 
 def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, drawn, monkeypatch, tmp_path):

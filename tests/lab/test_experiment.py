@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from rankscope.core import Config, InputError
-from rankscope.lab import Experiment, Grid
+from rankscope.lab import Cell, Experiment, Grid
+from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns
 
 
 class Task(Config):
@@ -88,3 +91,26 @@ def test_a_piece_of_a_grid_has_the_cells_of_the_whole():
 def test_a_piece_that_the_grid_does_not_have_is_an_error(wanted, message):
     with pytest.raises(InputError, match=message):
         Grid(seed=(0,), heads=(1, 2, 4)).where(wanted)
+
+
+def test_a_new_field_with_a_default_leaves_every_key_as_it_is():
+    class Task(Config):
+        width: int = 3
+
+    class Wider(Config):
+        width: int = 3
+        new: int = 7
+
+    cell = Cell("name", Task(), Task(width=4), Task(), 0, (("rank", 1),))
+    wider = Cell("name", Wider(), Wider(width=4), Wider(), 0, (("rank", 1),))
+    assert cell.key() == wider.key()
+    others = [replace(wider, train=Wider(new=8)), replace(wider, model=Wider()), replace(wider, seed=1)]
+    others += [replace(wider, experiment="other"), replace(wider, point=(("rank", 2),))]
+    assert len({cell.key(), *(other.key() for other in others)}) == 6
+
+
+def test_variants_with_equal_fields_have_different_keys():
+    task = Patterns()
+    noisy = [task.replace(token_noise=kind(level=0.2)) for kind in (GaussianNoise, BoundedNoise)]
+    keys = {Cell("name", one, task, task, 0, ()).key() for one in (task, *noisy)}
+    assert len(keys) == 3

@@ -164,13 +164,17 @@ def test_without_a_full_rank_cell_there_is_no_figure_of_what_full_rank_learns(tm
 
 
 def test_each_commits_cells_are_told_with_device_seconds_and_days(partly):
-    _, first, second = results_section(AMSEL, partly).notes
+    _, first, second, code = results_section(AMSEL, partly).notes
     assert first == (
         "amsel2024/figure1: 35 cells on A GPU, float32, torch 2.13, rankscope 0.1.0, commit one commit: "
         "350 s, finished 2026-11-01."
     )
     assert "60 cells" in second
     assert second.endswith("commit another: 600 s, finished 2026-11-03.")
+    assert code == (
+        "amsel2024/figure1: the code that trains and measures it has changed since (digests one commit, another), "
+        "and nothing vouches for the code of today."
+    )
 
 
 def test_cells_of_other_settings_are_counted_and_not_shown(tmp_path):

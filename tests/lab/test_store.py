@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -15,8 +16,9 @@ import torch
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Outcome, Store, run
+from rankscope.lab.provenance import code_digest, roots_of
 from rankscope.lab.runner import Group, Plan, check_device, limit_memory, plan
-from rankscope.lab.store import FILE
+from rankscope.lab.store import FILE, Cost
 from rankscope.lab.workers import Crew
 from tests.lab.toy import ToyTrainer, go, go_traced, toy
 
@@ -37,7 +39,7 @@ def table(folder):
 def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
     go(tmp_path, cells=6)
     store = Store(tmp_path)
-    rows = store.provenance()
+    rows = store.provenance(toy())
     assert len(rows) == 6
     for column in (
         "key",
@@ -55,7 +57,7 @@ def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
     assert rows["peak_bytes"].min() > 2**20
     records = store.table(toy(6))
     for record in records.to_dict("records"):
-        assert store.arrays(record["cell"])["values"].sum().item() == pytest.approx(record["total"])
+        assert store.arrays_of(toy())(record["cell"])["values"].sum().item() == pytest.approx(record["total"])
 
 
 def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tmp_path):
@@ -66,7 +68,7 @@ def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tm
     for attempt in range(200):
         if kills == 20:
             break
-        finished = Store(killed).finished()
+        finished = Store(killed).finished(toy())
         trace.write_text("")
         process = start(killed, trace)
         time.sleep(draw.uniform(0.02, 0.35))
@@ -75,7 +77,9 @@ def test_killed_at_twenty_random_moments_it_loses_nothing_and_repeats_nothing(tm
             kills += 1
         process.join()
         assert not finished & set(trace.read_text().split()), "a finished cell was computed again"
-        if len(Store(killed).finished()) == 60:  # done before the kills were: check it, begin another run
+        if (
+            len(Store(killed).finished(toy())) == 60
+        ):  # done before the kills were: check it, begin another run
             pd.testing.assert_frame_equal(table(killed), table(tmp_path / "whole"))
             killed = tmp_path / f"killed-{attempt}"
     assert kills == 20
@@ -94,9 +98,9 @@ def test_a_kill_between_the_arrays_and_the_row_leaves_the_cell_unfinished(tmp_pa
         with pytest.raises(SystemError):
             run(plan([experiment], store, "cpu"), store, "cpu")
     assert list((tmp_path / "arrays").rglob("*.safetensors"))
-    assert store.finished() == set()
+    assert store.finished(toy()) == set()
     go(tmp_path, cells=6)
-    assert len(store.finished()) == 6
+    assert len(store.finished(toy())) == 6
 
 
 def test_two_processes_on_one_store_end_with_the_same_table(tmp_path):
@@ -148,17 +152,93 @@ def leave_wal(folder):
 def test_a_damaged_array_file_is_named(tmp_path):
     go(tmp_path, cells=3)
     store = Store(tmp_path)
-    key = sorted(store.finished())[0]
+    key = sorted(store.finished(toy()))[0]
     next((tmp_path / "arrays").rglob(f"{key}.safetensors")).write_bytes(b"short")
     with pytest.raises(RankscopeError, match=rf"{key}\.safetensors cannot be read"):
-        store.arrays(key)
+        store.arrays_of(toy())(key)
 
 
-def test_results_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
+def test_results_of_other_code_are_not_mixed_in_and_stay(tmp_path, monkeypatch):
     go(tmp_path, cells=6)
-    monkeypatch.setattr("rankscope.lab.store.code_digest", lambda: "another")
-    assert Store(tmp_path).finished() == set()
-    assert Store(tmp_path).table(toy(6)).empty
+    store = Store(tmp_path)
+    kept = store.table(toy(6))
+    key = kept["cell"][0]
+    with monkeypatch.context() as patch:
+        patch.setattr("rankscope.lab.store.code_digest", lambda roots: "another")
+        assert store.finished(toy()) == set()
+        assert store.table(toy(6)).empty
+        assert store.provenance(toy()).empty
+        with pytest.raises(KeyError):
+            store.arrays_of(toy())(key)
+        assert "another" in store.checkpoint_path(toy(), toy(6).cells()).parts
+        go(tmp_path, cells=6)
+        assert len(store.finished(toy())) == 6
+    pd.testing.assert_frame_equal(store.table(toy(6)), kept)
+    assert set(store.provenance(toy())["code"]) == {code_digest(roots_of(toy()))}
+    assert len({path.parent for path in tmp_path.rglob("*.safetensors")}) == 2
+
+
+def test_an_experiment_is_read_by_its_own_code_and_name(tmp_path, monkeypatch):
+    other = replace(toy(6), name="other")
+    codes = {"toy": "one", "other": "two"}
+    monkeypatch.setattr("rankscope.lab.store.roots_of", lambda experiment: experiment.name)
+    monkeypatch.setattr("rankscope.lab.store.code_digest", lambda name: codes[name])
+    store = Store(tmp_path)
+    run(plan([toy(6), other], store, "cpu"), store, "cpu")
+    assert len(store.finished(toy(), other)) == 12
+    assert store.finished(toy()) == {cell.key() for cell in toy(6).cells()}
+    rows = store.provenance(toy(), other)
+    assert set(zip(rows["experiment"], rows["code"], strict=True)) == {("toy", "one"), ("other", "two")}
+    codes["other"] = "three"
+    assert store.finished(toy(), other) == store.finished(toy()), (
+        "one experiment's code changed, and no other's"
+    )
+    assert store.table(other).empty
+    assert len(store.table(toy(6))) == 6
+
+
+def half(arrays, path):
+    """A process that ends while it writes."""
+    Path(path).write_bytes(b"half of the")
+    raise SystemError("killed")
+
+
+def test_arrays_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    store, experiment = Store(tmp_path), toy(3)
+    cells, cost = experiment.cells(), Cost("cpu", "float32", 1.0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("rankscope.lab.store.save_file", half)
+        with pytest.raises(SystemError):
+            store.add(experiment, cells[:1], [Outcome([{}], {"x": torch.ones(3)})], cost)
+    assert not [path for path in (tmp_path / "arrays").rglob("*") if path.is_file()]
+    assert store.finished(experiment) == set()
+    store.add(experiment, cells[:1], [Outcome([{}], {"x": torch.ones(3)})], cost)
+    with monkeypatch.context() as patch:  # the same cell again, as two processes on one store may have it
+        patch.setattr("rankscope.lab.store.save_file", half)
+        with pytest.raises(SystemError):
+            store.add(experiment, cells[:1], [Outcome([{}], {"x": torch.zeros(3)})], cost)
+    assert store.arrays_of(experiment)(cells[0].key())["x"].tolist() == [1, 1, 1]
+
+
+def test_a_finished_groups_unfinished_state_is_removed_and_a_stopped_ones_stays(tmp_path):
+    def keeps_a_state(cells, device, progress):
+        progress.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        progress.checkpoint.write_text("state")
+        if any(cell.seed == 1 for cell in cells):
+            raise RuntimeError("stopped")
+        progress()
+        return [Outcome([{"total": 1.0}]) for _ in cells]
+
+    experiment = replace(toy(6), run=keeps_a_state)
+    first, second = ([cell for cell in experiment.cells() if cell.seed == seed] for seed in (0, 1))
+    store = Store(tmp_path)
+    groups = tuple(Group(experiment, tuple(cells), 1.0) for cells in (first, second))
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(Plan(groups, 6, 0, 1), store, "cpu")
+    assert store.finished(experiment) == {cell.key() for cell in first}
+    states = list((tmp_path / "unfinished").rglob("*.pt"))
+    assert states == [store.checkpoint_path(experiment, second)]
+    assert code_digest(roots_of(experiment)) in states[0].parts
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
@@ -218,7 +298,7 @@ def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
     store, cells = Store(tmp_path), tuple(experiment.cells())
     with pytest.raises(KeyboardInterrupt):
         run(Plan((Group(experiment, cells, 1.0),), 3, 0, workers), store, "cpu", advance=interrupted)
-    assert store.finished() == {cell.key() for cell in cells}
+    assert store.finished(experiment) == {cell.key() for cell in cells}
 
 
 def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
@@ -252,7 +332,7 @@ def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
     with pytest.raises(RuntimeError, match="boom"):
         run(todo, store, "cpu")
     go(tmp_path, cells=12)
-    assert len(store.finished()) == 12
+    assert len(store.finished(toy())) == 12
 
 
 @pytest.mark.parametrize(("device", "message"), [("gpu", "Unknown device 'gpu'"), ("mps", "not supported")])

@@ -138,6 +138,7 @@ def test_every_claim_has_its_experiment_and_every_figure_is_made(tmp_path):
     store, tables = finish(lora.experiments(Scale.SMOKE), tmp_path)
     for claim in lora.CLAIMS:
         judge(claim, tables[claim.experiment])
-    figures = {figure.id for figure in lora.figures(Results(tables, store.arrays))}
+    arrays = store.arrays_of(*lora.experiments(Scale.SMOKE))
+    figures = {figure.id for figure in lora.figures(Results(tables, arrays))}
     assert {claim.figure for claim in lora.CLAIMS} == figures
     assert set(BY_ID) == set(COUNTEREXAMPLES)

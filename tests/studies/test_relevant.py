@@ -141,12 +141,13 @@ def test_every_claim_has_its_experiment_and_every_figure_is_made(tmp_path):
     store, tables = finish(relevant.experiments(Scale.SMOKE), tmp_path)
     for claim in relevant.CLAIMS:
         judge(claim, tables[claim.experiment])
-    figures = {figure.id: figure for figure in relevant.figures(Results(tables, store.arrays))}
+    arrays = store.arrays_of(*relevant.experiments(Scale.SMOKE))
+    figures = {figure.id: figure for figure in relevant.figures(Results(tables, arrays))}
     assert {claim.figure for claim in relevant.CLAIMS} <= set(figures)
     assert len(figures["li2024-relevant-rank"].panels) == 3
-    only = Results({"li2024/relevant": tables["li2024/relevant"]}, store.arrays)
+    only = Results({"li2024/relevant": tables["li2024/relevant"]}, arrays)
     assert len(relevant.figures(only)) == 4
-    assert relevant.figures(Results({}, store.arrays)) == []
+    assert relevant.figures(Results({}, arrays)) == []
 
 
 def test_every_pattern_wins_equally_often_in_a_batch():

@@ -33,6 +33,10 @@ COMMANDS = {
     "claims": ("lab", "List every claim: its source, what the paper says, which experiment decides it."),
     "export": ("lab", "Write every experiment's table, and the provenance of its cells, as Parquet and CSV."),
     "report": ("lab", "Write the page again from the store, without running anything."),
+    "vouch": (
+        "vouch",
+        "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
+    ),
     "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
     "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (

@@ -16,7 +16,7 @@ from rich.table import Table
 from rankscope.catalogue import PAPERS, find
 from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError
-from rankscope.lab import Judgement, Scale, Store, Verdict, run
+from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
 from rankscope.lab.claim import Check, Claim
 from rankscope.lab.runner import Plan, check_device, limit_memory, plan
 from rankscope.lab.store import FILE
@@ -79,26 +79,28 @@ def reproduce(
 
     selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
     check_device(device)
-    kept = _results(results)
+    kept = _kept(results)
     if memory is not None:
         limit_memory(device, memory)
     store = Store(out)
-    whole = only is None and experiment is None
     _remember(store, selection)
     log = Console(stderr=True)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     with log.status("measuring group sizes"):
         todo = plan(experiments, store, device, memory)
     log.print(_cost(todo, scale, device), soft_wrap=True)
-    _run(todo, store, device, log)
+    _run(todo, store, device, log, experiments)
     if experiment is not None:
         log.print(f"Finished cells: {store.path}. rankscope export writes them as tables.", soft_wrap=True)
         return
-    made = sections(selection, store)
-    _show(made, as_json)
-    page = with_results(sections(_remembered(store), store), kept) if whole else made
+    made = sections(
+        selection if only else _remembered(store), store
+    )  # the page has papers of earlier runs, too
+    shown = [section for paper in selection.papers for section in made if section.paper is paper]
+    _show(shown, as_json)
+    page = made if only else with_results(made, kept)
     log.print(f"Page: {_write(out, page, log, only)}", soft_wrap=True)
-    if strict and any(j.verdict is Verdict.FAILS for section in made for j in section.judgements):
+    if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
         raise typer.Exit(1)
 
 
@@ -135,13 +137,14 @@ def export(
     """
     from rankscope.lab.tables import export_tables
 
-    store = _existing(out)
+    store = existing_run(out)
     target = to or out / "export"
     selection = _remembered(store)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     for name, rows in export_tables(target, experiments, store, add=to is not None, csv=csv).items():
         emit(f"{target / name}.parquet{', .csv' * csv}: {rows} rows")
-    others = store.finished() - {cell.key() for experiment in experiments for cell in experiment.cells()}
+    known = [e for paper in PAPERS.values() for e in paper.experiments(selection.scale)]
+    others = store.finished(*known) - {cell.key() for one in experiments for cell in one.cells()}
     if others:
         emit(f"Left out: {len(others)} cells of other scales or settings than {out}'s last run.")
 
@@ -151,8 +154,8 @@ def report(out: Out = Path("report"), results: Kept = None, as_json: AsJson = Fa
     """Write the page again from the store, without running anything."""
     from rankscope.lab.sections import sections, with_results
 
-    kept = _results(results)
-    made = sections(_remembered(_existing(out)), Store(out))
+    kept = _kept(results)
+    made = sections(_remembered(existing_run(out)), Store(out))
     if not made:
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
@@ -173,16 +176,19 @@ def _axes(where: list[str]) -> dict[str, list[str]]:
     return axes
 
 
-def _results(given: Path | None) -> Path | None:
+def _kept(given: Path | None) -> Path | None:
     """The folder of tables to show: the one that was named, or results/ where it exists."""
-    if given is None:
-        return RESULTS if RESULTS.is_dir() else None
+    return None if given is None and not RESULTS.is_dir() else tables_folder(given or RESULTS)
+
+
+def tables_folder(given: Path) -> Path:
+    """A folder of exported tables, if it is one."""
     if not given.is_dir():
         raise InputError(f"{given} is no folder of tables. Make one with rankscope export --to {given}.")
     return given
 
 
-def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
+def _run(todo: Plan, store: Store, device: str, log: Console, experiments: Sequence[Experiment]) -> None:
     """Run the plan behind a progress bar that counts expected seconds; in a log it is a line a twentieth."""
     total = sum(group.seconds for group in todo.groups)
     with Progress(
@@ -203,11 +209,8 @@ def _run(todo: Plan, store: Store, device: str, log: Console) -> None:
             run(todo, store, device, advance=advance)
         except KeyboardInterrupt:
             bar.stop()
-            kept = len(store.finished())
-            log.print(
-                f"{kept} finished cells are kept in {store.path}; run again to go on.",
-                soft_wrap=True,
-            )
+            kept = len(store.finished(*experiments))
+            log.print(f"{kept} finished cells are kept in {store.path}; run again to go on.", soft_wrap=True)
             raise
 
 
@@ -235,10 +238,11 @@ def _duration(total: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
-def _existing(out: Path) -> Store:
+def existing_run(out: Path) -> Store:
+    """The store of a run folder, if there is one."""
     if not (out / FILE).exists():
         raise InputError(
-            f"{out} holds no run. Name its folder with --out, or run rankscope reproduce --out {out}."
+            f"{out} holds no run. Name the folder of one, or run rankscope reproduce --out {out}."
         )
     return Store(out)
 

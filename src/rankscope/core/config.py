@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any, Self
+from typing import Any, Literal, Self, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,6 +23,26 @@ class Config(BaseModel):
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated anew."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+    def chosen(self) -> dict[str, Any]:
+        """The fields that are not at their defaults, as plain data; a variant's one-valued tag always.
+
+        >>> class Noise(Config):
+        ...     kind: Literal["bounded"] = "bounded"
+        ...     level: float = 0.1
+        ...     seed: int = 0
+        >>> Noise(level=0.2).chosen()
+        {'kind': 'bounded', 'level': 0.2}
+        """
+        plain, chosen = self.model_dump(mode="json"), {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if (
+                value != field.get_default(call_default_factory=True)
+                or get_origin(field.annotation) is Literal
+            ):
+                chosen[name] = value.chosen() if isinstance(value, Config) else plain[name]
+        return chosen
 
     def digest(self) -> str:
         """A hash of the contents, equal for equal configurations across processes and machines."""

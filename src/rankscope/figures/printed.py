@@ -9,6 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
+from rankscope.core.files import write_atomic
 from rankscope.figures import palette
 from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series
 
@@ -37,10 +38,12 @@ def save_static(figure: Figure, folder: Path) -> list[Path]:
     canvas.suptitle(figure.title)
     png, pdf = (folder / f"{figure.id}.{ending}" for ending in ("png", "pdf"))
     pixels: Any = FigureCanvasAgg(canvas)
-    pixels.print_png(png)
+    with write_atomic(png) as draft:
+        pixels.print_png(draft)
     canvas.set_layout_engine("none")  # to lay out takes as long as to draw, and was just done
     lines: Any = FigureCanvasPdf(canvas)
-    lines.print_pdf(pdf)
+    with write_atomic(pdf) as draft:
+        lines.print_pdf(draft)
     return [png, pdf]
 
 

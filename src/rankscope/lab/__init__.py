@@ -15,8 +15,9 @@ from rankscope.lab.claim import (
     paper_claim,
 )
 from rankscope.lab.experiment import Cell, Experiment, Grid, Outcome
-from rankscope.lab.paper import Paper, Scale
+from rankscope.lab.paper import Paper
 from rankscope.lab.runner import run
+from rankscope.lab.scale import Scale
 from rankscope.lab.store import Store
 from rankscope.lab.trainer import Computation, Job, Trainer
 

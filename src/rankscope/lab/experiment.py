@@ -41,8 +41,12 @@ class Cell(Generic[TaskT, ModelT, RecipeT]):
         return {name: part.model_dump(mode="json") for name, part in parts.items()}
 
     def key(self) -> str:
-        """A hash of the experiment, the settings and the seed: the cell's name in the store."""
-        content = [self.experiment, self.settings(), self.seed, list(self.point)]
+        """A hash of the experiment, the settings and the seed: the cell's name in the store.
+
+        Fields at their defaults are left out, so that a new field with a default leaves all keys as they are.
+        """
+        settings = {"task": self.task.chosen(), "model": self.model.chosen(), "train": self.train.chosen()}
+        content = [self.experiment, settings, self.seed, list(self.point)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import pandas as pd
 from torch import Tensor
@@ -12,14 +11,7 @@ from rankscope.core import RankscopeError
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Claim
 from rankscope.lab.experiment import Experiment
-
-
-class Scale(StrEnum):
-    """How much is run: seconds, minutes on two cores, or the paper's own sizes."""
-
-    SMOKE = "smoke"
-    QUICK = "quick"
-    PAPER = "paper"
+from rankscope.lab.scale import Scale
 
 
 class NoArraysError(RankscopeError):

@@ -1,30 +1,75 @@
-"""Where a number comes from: the code, the commit, the library, the machine."""
+"""Where a number comes from: the code, the commit, the library, the machine.
+
+The code of an experiment is the import closure of what trains and measures it (`closure` says what that is): a change
+there, and nowhere else, makes its cells be computed again. Claims, figures, the runner and the store are not in it.
+"""
 
 import functools
 import hashlib
+import inspect
 import resource
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import rankscope
+from rankscope.lab.closure import Sources
+from rankscope.lab.experiment import Experiment
 
 PACKAGE = Path(rankscope.__file__).parent
-SHOWS_RESULTS = {"report", "cli", "claims.py", "figures.py"}
-"""Folders and files of the package that judge or show what was measured and cannot change it."""
+
+
+def roots_of(experiment: Experiment) -> frozenset[str]:
+    """The modules of what trains and measures an experiment, and of its settings."""
+    return frozenset(
+        _modules([experiment.trainer, experiment.task, experiment.model, experiment.train], set())
+    )
+
+
+def _modules(value: Any, seen: set[int]) -> Iterator[str]:
+    """Where a value's type or function is defined, and those of all that it holds: arguments, fields, enclosed variables."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    held: Iterable[Any] = getattr(value, "__dict__", {}).values()
+    if isinstance(value, functools.partial):
+        held = (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, Mapping):
+        held = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        held = value
+    elif inspect.ismethod(value):
+        held = (value.__self__, value.__func__)
+    elif inspect.isclass(value):
+        held = ()
+        yield value.__module__
+    elif inspect.isfunction(value):
+        held = (cell.cell_contents for cell in value.__closure__ or ())
+        yield value.__module__
+    else:
+        yield from (base.__module__ for base in type(value).__mro__)
+    for one in held:
+        yield from _modules(one, seen)
 
 
 @functools.cache
-def code_digest() -> str:
-    """A hash of what can change a result, the sources and torch: cells of others are computed again, never mixed in."""
-    digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(PACKAGE.rglob("*.py")):
-        relative = path.relative_to(PACKAGE)
-        if not SHOWS_RESULTS.intersection(relative.parts):
-            digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+def _own_sources() -> Sources:
+    return Sources(PACKAGE)
+
+
+@functools.cache
+def source_digest(roots: frozenset[str]) -> str:
+    """A hash of the code that results of these modules depend on."""
+    return _own_sources().digest(roots)
+
+
+def code_digest(roots: frozenset[str], torch_version: str = torch.__version__) -> str:
+    """A hash of what can change a result, the code and torch: cells of others are computed again, never mixed in."""
+    return hashlib.sha256(f"{source_digest(roots)} {torch_version}".encode()).hexdigest()[:16]
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """A paper at its own sizes, from the tables of a folder alone: what was run is shown, what was not is said."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +9,12 @@ from torch import Tensor
 
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Judgement
-from rankscope.lab.paper import NoArraysError, Paper, Results, Scale
+from rankscope.lab.paper import NoArraysError, Paper, Results
 from rankscope.lab.partial import Part, coverage, judged
+from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section, Unfinished
-from rankscope.lab.tables import CELLS, read_table, table_name
+from rankscope.lab.tables import Kept, read_kept
+from rankscope.lab.vouching import Vouched, code_note, read_vouched
 
 SUFFIX = "-paper"
 """Ends every id of the section: the same figures and claims may stand on the page at another scale."""
@@ -22,54 +24,49 @@ MADE_BY = ["device", "dtype", "torch", "version", "commit_id"]
 
 def results_section(paper: Paper, folder: Path) -> Section | None:
     """The paper's section at scale `paper`; None where the folder has no cell of it."""
-    cells = read_table(folder, CELLS, "key")
-    if cells is None:
+    found = (read_kept(experiment, folder) for experiment in paper.experiments(Scale.PAPER))
+    kept = {one.experiment.name: one for one in found if one is not None}
+    if not kept:
         return None
-    parts = {part.experiment.name: part for part in _parts(paper, folder, set(cells["key"]))}
-    if not parts:
-        return None
-    cells = cells[cells["key"].isin({key for part in parts.values() for key in part.table["cell"]})]
-    found = [judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts]
-    notes = [note for part in parts.values() for note in _notes(part, cells)]
+    vouched = read_vouched(folder)
+    parts = {name: _part(one) for name, one in kept.items()}
+    judgements = [
+        judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts
+    ]
+    notes = [note for name in kept for note in _notes(parts[name], kept[name], vouched.get(name))]
     figures, whole = _figures(paper, {name: part.table for name, part in parts.items()})
     if not whole:
         notes.append("Figures that need arrays of the cells are left out: a folder of tables has none.")
     return Section(
         paper=paper,
         scale=Scale.PAPER.value,
-        judgements=[one for one in found if isinstance(one, Judgement)],
+        judgements=[one for one in judgements if isinstance(one, Judgement)],
         figures=[replace(figure, id=figure.id + SUFFIX) for figure in figures if figure.experiments],
-        provenance=cells,
+        provenance=pd.concat([one.provenance for one in kept.values()], ignore_index=True),
         notes=notes,
-        unfinished=[one for one in found if isinstance(one, Unfinished)],
+        unfinished=[one for one in judgements if isinstance(one, Unfinished)],
         suffix=SUFFIX,
     )
 
 
-def _parts(paper: Paper, folder: Path, known: Collection[str]) -> Iterator[Part]:
-    """The experiments of which the folder has cells with their provenance."""
-    for experiment in paper.experiments(Scale.PAPER):
-        table = read_table(folder, table_name(experiment.name), "cell")
-        if table is None:
-            continue
-        cells = {cell.key(): cell for cell in experiment.cells()}
-        here = set(table["cell"]).intersection(cells, known)
-        if here:
-            rows = table[table["cell"].isin(here)].reset_index(drop=True)
-            missing = [cell for key, cell in cells.items() if key not in here]
-            yield Part(experiment, rows, missing, table["cell"].nunique() - len(here))
+def _part(kept: Kept) -> Part:
+    """The kept cells as a part of the experiment."""
+    here = set(kept.table["cell"])
+    missing = [cell for cell in kept.experiment.cells() if cell.key() not in here]
+    return Part(kept.experiment, kept.table, missing, kept.others)
 
 
-def _notes(part: Part, provenance: pd.DataFrame) -> Iterator[str]:
-    """How much of the experiment was run, and by what."""
-    experiment, cells = part.experiment, provenance[provenance["experiment"] == part.experiment.name]
+def _notes(part: Part, kept: Kept, vouched: Vouched | None) -> Iterator[str]:
+    """How much of the experiment was run, by what, and whether that is the code of today."""
+    name = part.experiment.name
     yield coverage(part)
-    for (device, dtype, torch, version, commit), rows in cells.groupby(MADE_BY, sort=False):
+    for (device, dtype, torch, version, commit), rows in kept.provenance.groupby(MADE_BY, sort=False):
         days = sorted({str(finished)[:10] for finished in rows["finished_at"]})
         yield (
-            f"{experiment.name}: {len(rows)} cells on {device}, {dtype}, torch {torch}, rankscope {version}, "
+            f"{name}: {len(rows)} cells on {device}, {dtype}, torch {torch}, rankscope {version}, "
             f"commit {commit}: {rows['seconds'].sum():,.0f} s, finished {' to '.join(dict.fromkeys((days[0], days[-1])))}."
         )
+    yield f"{name}: {code_note(kept, vouched)}"
 
 
 def _figures(paper: Paper, tables: Mapping[str, pd.DataFrame]) -> tuple[Sequence[Figure], bool]:

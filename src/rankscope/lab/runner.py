@@ -94,7 +94,7 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: f
     trains the same members side by side and ends with the identical table.
     """
     workers = 1 if torch.device(device).type == "cuda" else max(torch.get_num_threads(), 1)
-    done = store.finished()
+    done = store.finished(*experiments)
     total, shapes = 0, []
     for experiment in experiments:
         if experiment.requires() is not None:
@@ -142,11 +142,13 @@ def run(
             while True:
                 while len(running) < todo.workers and (following := next(queue, None)) is not None:
                     number, group = following
-                    finished = store.finished()
+                    finished = store.finished(group.experiment)
                     if all(cell.key() in finished for cell in group.cells):  # another process was faster
                         advance(group.seconds)
                         continue
-                    running[workers.submit(number, store.checkpoint_path(group.cells))] = group
+                    running[workers.submit(number, store.checkpoint_path(group.experiment, group.cells))] = (
+                        group
+                    )
                 if not running:
                     return
                 ready, _ = wait(running, timeout=PATIENCE, return_when=FIRST_COMPLETED)
@@ -167,8 +169,8 @@ def _keep(store: Store, group: Group, future: "Future[Any]", device: str) -> Non
     packed, seconds, peak = future.result()
     dtype = group.experiment.trainer.dtype(group.cells[0])
     cost = Cost(device_name(device), dtype, seconds / len(group.cells), peak)
-    store.add(group.cells, [_unpacked(outcome) for outcome in packed], cost)
-    store.checkpoint_path(group.cells).unlink(missing_ok=True)
+    store.add(group.experiment, group.cells, [_unpacked(outcome) for outcome in packed], cost)
+    store.checkpoint_path(group.experiment, group.cells).unlink(missing_ok=True)
 
 
 Packed = tuple[list[dict[str, Scalar]], dict[str, np.ndarray[Any, Any]]]

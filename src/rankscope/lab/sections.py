@@ -1,16 +1,18 @@
 """From a store to the sections of a page: tables, verdicts, figures."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+from torch import Tensor
 
 from rankscope.core import RankscopeError, suggest
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import CheckError, Claim, Judgement, judge
-from rankscope.lab.paper import Paper, Results, Scale
+from rankscope.lab.paper import Paper, Results
 from rankscope.lab.partial import Part, coverage
 from rankscope.lab.results import results_section
+from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section, Unfinished
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import Store
@@ -22,14 +24,15 @@ SMOKE = "Scale smoke is a few seconds of everything: it tries the machinery, and
 
 def sections(selection: Selection, store: Store) -> list[Section]:
     """What the store has for the selection: verdicts where every cell was run; nothing of claims without a finished one."""
-    provenance, finished = store.provenance(), store.finished()
     made = []
     for paper in selection.papers:
+        experiments = selection.experiments(paper)
+        provenance, finished = store.provenance(*experiments), store.finished(*experiments)
         parts, lacking = {}, {}
         known = {experiment.name for experiment in paper.experiments(selection.scale)}
         asked = selection.claims(paper)
         _need_experiments(asked, known)
-        for experiment in selection.experiments(paper):
+        for experiment in experiments:
             table, lack = store.table(experiment), experiment.requires()
             if len(table):
                 missing = [cell for cell in experiment.cells() if cell.key() not in finished]
@@ -43,7 +46,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
             judge(claim, whole[claim.experiment]) if claim.experiment in whole else Unfinished(claim, ())
             for claim in claims
         ]
-        figures = _figures(paper, tables, whole, store)
+        figures = _figures(paper, tables, whole, store.arrays_of(*experiments))
         if {*whole, *lacking} == known:
             _need_figures([claim for claim in claims if claim.experiment in whole], figures)
         keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
@@ -82,14 +85,16 @@ def _need_figures(claims: Sequence[Claim], figures: Sequence[Figure]) -> None:
             )
 
 
-def _figures(paper: Paper, tables: Tables, whole: Tables, store: Store) -> Sequence[Figure]:
+def _figures(
+    paper: Paper, tables: Tables, whole: Tables, arrays: Callable[[str], dict[str, Tensor]]
+) -> Sequence[Figure]:
     """The paper's figures; where one cannot be drawn from part of a grid, those of whole grids."""
     try:
-        return paper.figures(Results(tables, store.arrays))
+        return paper.figures(Results(tables, arrays))
     except (LookupError, ValueError, TypeError, CheckError):
         if len(whole) == len(tables):
             raise
-        return paper.figures(Results(whole, store.arrays))
+        return paper.figures(Results(whole, arrays))
 
 
 def with_results(made: Sequence[Section], folder: Path | None) -> list[Section]:

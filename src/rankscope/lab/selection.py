@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from rankscope.core import InputError, suggest
 from rankscope.lab.claim import Claim
 from rankscope.lab.experiment import Experiment
-from rankscope.lab.paper import Paper, Scale
+from rankscope.lab.paper import Paper
+from rankscope.lab.scale import Scale
 
 
 @dataclass(frozen=True)

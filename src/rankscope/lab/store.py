@@ -1,15 +1,15 @@
 """The store: one SQLite file a run folder, a row per finished cell, arrays beside it in safetensors.
 
-A cell's arrays are written first (to a temporary name, then renamed), its row last, so a row never points at a
-file that is not whole. The cells of a group are inserted in one transaction: a killed run leaves whole groups.
+A cell's arrays are written first, its row last, so a row never points at a file that is not whole. The cells of a group
+are inserted in one transaction: a killed run leaves whole groups. A row has the digest of the code that its experiment
+depends on; what is read of an experiment are the rows of its code as it is today.
 """
 
 import hashlib
 import json
-import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,9 @@ from torch import Tensor
 
 import rankscope
 from rankscope.core import RankscopeError
+from rankscope.core.files import write_atomic
 from rankscope.lab.experiment import Cell, Experiment, Outcome
-from rankscope.lab.provenance import code_digest, commit
+from rankscope.lab.provenance import code_digest, commit, roots_of
 
 FILE = "cells.sqlite"
 JUST_MADE = 2.0
@@ -112,21 +113,30 @@ class Store:
                 f"restore a copy of it, or choose another --out."
             ) from None
 
-    def finished(self) -> set[str]:
-        """Keys of the cells that this version of the code has finished."""
+    def _rows(self, columns: Sequence[str], experiments: Iterable[Experiment]) -> list[tuple[Any, ...]]:
+        """Some columns of the cells that today's code of the experiments has finished, whatever their settings."""
+        query = f"SELECT {', '.join(columns)} FROM cells WHERE experiment = ? AND code = ? ORDER BY key"
+        codes = sorted({(experiment.name, _code(experiment)) for experiment in experiments})
         with self._connect() as database:
-            rows = database.execute("SELECT key FROM cells WHERE code = ?", (code_digest(),))
-            return {key for (key,) in rows}
+            return [row for one in codes for row in database.execute(query, one)]
 
-    def add(self, cells: Sequence[Cell], outcomes: Sequence[Outcome], cost: Cost) -> None:
+    def finished(self, *experiments: Experiment) -> set[str]:
+        """Keys of the cells that today's code of the experiments has finished."""
+        return {key for (key,) in self._rows(["key"], experiments)}
+
+    def add(
+        self, experiment: Experiment, cells: Sequence[Cell], outcomes: Sequence[Outcome], cost: Cost
+    ) -> None:
         """Keep a finished group: all of its cells or, if the process dies here, none."""
-        rows = []
+        code, rows = _code(experiment), []
         for cell, outcome in zip(cells, outcomes, strict=True):
             if outcome.arrays:
-                self._write_arrays(cell.key(), outcome.arrays)
+                arrays = {name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}
+                with write_atomic(self._arrays_path(code, cell.key())) as draft:
+                    save_file(arrays, draft)
             rows.append(
                 (
-                    cell.key(), code_digest(), cell.experiment, cell.seed, json.dumps(list(cell.point)),
+                    cell.key(), code, cell.experiment, cell.seed, json.dumps(list(cell.point)),
                     json.dumps(cell.settings(), sort_keys=True), json.dumps(outcome.records), bool(outcome.arrays),
                     rankscope.__version__, commit(), torch.__version__, cost.device, cost.dtype, cost.seconds,
                     cost.peak_bytes, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -139,11 +149,7 @@ class Store:
     def table(self, experiment: Experiment) -> pd.DataFrame:
         """The records of the experiment's finished cells: its axes, the seed, the cell's key, what was measured."""
         wanted = {cell.key(): cell for cell in experiment.cells()}
-        with self._connect() as database:
-            rows = database.execute(
-                "SELECT key, records FROM cells WHERE code = ? AND experiment = ?",
-                (code_digest(), experiment.name),
-            ).fetchall()
+        rows = self._rows(["key", "records"], [experiment])
         found = {key: json.loads(records) for key, records in rows if key in wanted}
         return pd.DataFrame(
             [
@@ -153,24 +159,24 @@ class Store:
             ]
         )
 
-    def provenance(self) -> pd.DataFrame:
-        """Settings and provenance of every cell of this version of the code."""
-        with self._connect() as database:
-            rows = database.execute(
-                f"SELECT {', '.join(PROVENANCE)} FROM cells WHERE code = ? ORDER BY experiment, key",
-                (code_digest(),),
-            ).fetchall()
-        return pd.DataFrame(rows, columns=list(PROVENANCE))
+    def provenance(self, *experiments: Experiment) -> pd.DataFrame:
+        """Settings and provenance of every cell that today's code of the experiments has finished."""
+        return pd.DataFrame(self._rows(PROVENANCE, experiments), columns=list(PROVENANCE))
 
-    def arrays(self, key: str) -> dict[str, Tensor]:
-        """The arrays of a finished cell."""
-        path = self._arrays_path(key)
-        try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise RankscopeError(
-                f"{path} cannot be read ({error}). Restore it, or move {self.path} away to compute anew."
-            ) from None
+    def arrays_of(self, *experiments: Experiment) -> Callable[[str], dict[str, Tensor]]:
+        """What reads the arrays of one of the experiments' finished cells by its key."""
+        codes = dict(self._rows(["key", "code"], experiments))
+
+        def read(key: str) -> dict[str, Tensor]:
+            path = self._arrays_path(codes[key], key)
+            try:
+                return load_file(path)
+            except (OSError, SafetensorError) as error:
+                raise RankscopeError(
+                    f"{path} cannot be read ({error}). Restore it, or move {self.path} away to compute anew."
+                ) from None
+
+        return read
 
     def note(self, name: str) -> Any:
         """A remembered value, or None."""
@@ -189,17 +195,15 @@ class Store:
         with self._connect() as database:
             database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
 
-    def checkpoint_path(self, cells: Sequence[Cell]) -> Path:
-        """Where a group of cells may keep unfinished work of this version of the code."""
+    def checkpoint_path(self, experiment: Experiment, cells: Sequence[Cell]) -> Path:
+        """Where a group of cells may keep unfinished work of today's code of its experiment."""
         name = hashlib.sha256(" ".join(cell.key() for cell in cells).encode()).hexdigest()[:24]
-        return self.folder / "unfinished" / code_digest() / f"{name}.pt"
+        return self.folder / "unfinished" / _code(experiment) / f"{name}.pt"
 
-    def _arrays_path(self, key: str) -> Path:
-        return self.folder / "arrays" / code_digest() / f"{key}.safetensors"
+    def _arrays_path(self, code: str, key: str) -> Path:
+        return self.folder / "arrays" / code / f"{key}.safetensors"
 
-    def _write_arrays(self, key: str, arrays: dict[str, Tensor]) -> None:
-        path = self._arrays_path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}.part")
-        save_file({name: tensor.contiguous().cpu() for name, tensor in arrays.items()}, temporary)
-        os.replace(temporary, path)
+
+def _code(experiment: Experiment) -> str:
+    """The digest of today's code of an experiment."""
+    return code_digest(roots_of(experiment))

@@ -1,12 +1,15 @@
 """A folder of tables as Parquet, with CSV twins if wanted: every export adds to it, and the page reads it again."""
 
-import os
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from rankscope.core import InputError, RankscopeError
+from rankscope.core.files import write_atomic
 from rankscope.lab import Experiment, Store
 
 CELLS = "cells"
@@ -26,7 +29,6 @@ def export_tables(
 
     written, exported = {}, set()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for experiment in experiments:
             found = store.table(experiment)
             if len(found):
@@ -34,7 +36,7 @@ def export_tables(
                 name = table_name(experiment.name)
                 table = _in_order(experiment, _added(kept(name, "cell"), found, "cell"))
                 written[name] = _write(folder, name, table, csv)
-        cells = store.provenance()
+        cells = store.provenance(*experiments)
         cells = _added(kept(CELLS, "key"), cells[cells["key"].isin(exported)], "key")
         if written:
             written[CELLS] = _write(
@@ -71,6 +73,45 @@ def read_table(folder: Path, name: str, key: str) -> pd.DataFrame | None:
     return table
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a folder has of an experiment: rows of its cells, their provenance, how many cells have other settings."""
+
+    experiment: Experiment
+    table: pd.DataFrame
+    provenance: pd.DataFrame
+    others: int
+
+
+def read_kept(experiment: Experiment, folder: Path) -> Kept | None:
+    """The experiment's cells that the folder has with their provenance; None where there are none.
+
+    A key leaves out settings at their defaults, so a row is the cell's only if no setting that both know differs.
+    """
+    table = read_table(folder, table_name(experiment.name), "cell")
+    made = None if table is None else read_table(folder, CELLS, "key")
+    if table is None or made is None:
+        return None
+    cells = {cell.key(): cell for cell in experiment.cells()}
+    ours = {
+        key
+        for key, settings in zip(made["key"], made["settings"], strict=True)
+        if key in cells and _agree(json.loads(settings), cells[key].settings())
+    }
+    rows = table[table["cell"].isin(ours)].reset_index(drop=True)
+    provenance = made[made["key"].isin(set(rows["cell"]))].reset_index(drop=True)
+    return (
+        Kept(experiment, rows, provenance, table["cell"].nunique() - len(provenance)) if len(rows) else None
+    )
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Whether two settings are equal on the fields that both have."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_agree(one[name], other[name]) for name in one.keys() & other.keys())
+    return bool(one == other)
+
+
 def _added(kept: pd.DataFrame | None, found: pd.DataFrame, key: str) -> pd.DataFrame:
     """The rows found, and the kept ones of other cells."""
     if kept is None:
@@ -86,14 +127,10 @@ def _in_order(experiment: Experiment, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _write(folder: Path, name: str, table: pd.DataFrame, csv: bool) -> int:
-    """Each file is replaced in one move."""
-    writers: dict[str, Callable[[Path], object]] = {
-        "parquet": lambda path: table.to_parquet(path, index=False)
-    }
+    """Write a table, and how many rows it has."""
+    with write_atomic(folder / f"{name}.parquet") as draft:
+        table.to_parquet(draft, index=False)
     if csv:
-        writers["csv"] = lambda path: table.to_csv(path, index=False)
-    for ending, write in writers.items():
-        temporary = folder / f"{name}.{ending}.{os.getpid()}.part"
-        write(temporary)
-        os.replace(temporary, folder / f"{name}.{ending}")
+        with write_atomic(folder / f"{name}.csv") as draft:
+            table.to_csv(draft, index=False)
     return len(table)

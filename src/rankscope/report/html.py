@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 import rankscope
+from rankscope.core.files import write_atomic
 from rankscope.figures.figure import Figure
 from rankscope.figures.interactive import chart_html
 from rankscope.figures.printed import save_static
@@ -39,9 +39,8 @@ def write_page(path: Path, template: str, **values: object) -> Path:
         plotly=Markup(get_plotlyjs()),  # the library's own script, shipped with its package
         **values,
     )
-    temporary = path.with_suffix(".part")
-    temporary.write_text(page, encoding="utf-8")
-    os.replace(temporary, path)
+    with write_atomic(path) as draft:
+        draft.write_text(page, encoding="utf-8")
     return path
 
 

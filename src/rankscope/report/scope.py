@@ -1,7 +1,6 @@
 """The page of one instrument: findings, what they leave out, charts and the whole table."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +28,6 @@ class ScopePage:
 def write_scope_page(folder: Path, page: ScopePage) -> Path:
     """Write the page as index.html in `folder`, which is made where it is missing."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         return write_page(
             folder / "index.html",
             "scope.html.jinja",
@@ -43,8 +41,6 @@ def write_scope_page(folder: Path, page: ScopePage) -> Path:
             tables=[_table(title, frame) for title, frame in page.tables.items()],
         )
     except OSError as error:
-        with suppress(OSError):
-            (folder / "index.part").unlink()
         raise InputError(
             f"{folder}: {error.strerror or error}. Give an out-path with room to write in."
         ) from None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
-import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,6 +22,7 @@ from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.modules import Home, skeleton
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError, RankscopeError
+from rankscope.core.files import write_atomic
 from rankscope.linalg.decompose import top_factors
 from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.fidelity import Fidelity, import_peft, measure_fidelity
@@ -258,16 +257,13 @@ def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Si
 @contextmanager
 def written_whole(out: Path) -> Iterator[Path]:
     """A draft folder that becomes `out` at the end, or vanishes."""
-    draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
     try:
-        draft.mkdir(parents=True)
-        yield draft
-        os.replace(draft, out)
+        with write_atomic(out) as draft:
+            draft.mkdir()
+            yield draft
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InputError(f"{out}: {reason}. Nothing was written.") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _readme(config: Mapping[str, Any], plan: Plan, fidelity: Fidelity | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rankscope.core import InputError
+from rankscope.core.files import write_atomic
 
 Entry = tuple[dict[str, Any], Tensor | None]
 
@@ -32,11 +32,11 @@ class Journal:
         folder = Path(path)
         digest = hashlib.sha256(fingerprint.encode()).hexdigest()
         with _plain_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
             stamp = folder / "inputs"
             if stamp.exists() and stamp.read_text() != digest:
                 raise InputError(f"{folder} holds the measurements of other models. Give another folder.")
-            write_whole(stamp, digest)
+            with write_atomic(stamp) as draft:
+                draft.write_text(digest)
             journal = cls(folder)
             for file in sorted(folder.glob("*.json")):
                 journal._read(file)
@@ -52,8 +52,8 @@ class Journal:
             row, values = entry
             content = {"key": key, "row": row, "values": None if values is None else values.tolist()}
             name = hashlib.sha256(key.encode()).hexdigest()[:24]
-            with _plain_errors(self.folder):
-                write_whole(self.folder / f"{name}.json", json.dumps(content))
+            with _plain_errors(self.folder), write_atomic(self.folder / f"{name}.json") as draft:
+                draft.write_text(json.dumps(content), encoding="utf-8")
 
     def recall(self, key: str) -> Entry:
         """The entry that was kept under `key`."""
@@ -74,10 +74,3 @@ def _plain_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}. Give a folder with room to write in.") from None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)

@@ -1,6 +1,5 @@
 """A training that was stopped goes on where it stood: its whole state in one file, replaced in one move."""
 
-import os
 import time
 import zipfile
 from collections.abc import Callable
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from rankscope.core.files import write_atomic
 
 State = dict[str, Any]
 
@@ -48,12 +49,10 @@ class Checkpoint:
             raise
 
     def save(self, state: State) -> None:
-        """Keep the state: written beside, then renamed, so the file is always whole."""
+        """Keep the state; the file is always whole."""
         start = time.monotonic()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(f".{os.getpid()}.part")
-        torch.save(state, temporary)
-        os.replace(temporary, self.path)
+        with write_atomic(self.path) as draft:
+            torch.save(state, draft)
         self._last = time.monotonic()
         self._took = self._last - start
 

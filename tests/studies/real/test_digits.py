@@ -100,7 +100,7 @@ def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
     kept = table[table["cell"] == cell.key()].iloc[0]
     assert all(kept[name] == value for name, value in again.records[0].items())
     assert again.arrays["energy@0.90"].shape == (1, len(PARTS))
-    made = figures(Results({experiment.name: table}, store.arrays))
+    made = figures(Results({experiment.name: table}, store.arrays_of(experiment)))
     assert [one.id.removeprefix("li2024-digits-") for one in made] == [
         "ranks",
         "truncation",

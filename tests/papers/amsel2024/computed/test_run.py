@@ -38,7 +38,7 @@ def test_no_verdict_contradicts_what_is_known(smoke):
 
 def test_every_claim_has_its_figure_and_every_figure_is_drawn(smoke, tmp_path):
     store, tables = smoke
-    drawn = figures(Results(tables, store.arrays))
+    drawn = figures(Results(tables, store.arrays_of()))
     assert {claim.figure for claim in CLAIMS} == {figure.id for figure in drawn}
     for figure in drawn:
         assert all(panel.series for panel in figure.panels)
@@ -50,12 +50,12 @@ def test_a_claim_alone_has_its_figure_too(smoke):
     store, tables = smoke
     for claim in CLAIMS:
         alone = {claim.experiment: tables[claim.experiment]}
-        assert [figure.id for figure in figures(Results(alone, store.arrays))] == [claim.figure]
+        assert [figure.id for figure in figures(Results(alone, store.arrays_of()))] == [claim.figure]
 
 
 def test_the_store_says_float64(smoke):
     store, _ = smoke
-    assert set(store.provenance()["dtype"]) == {"float64"}
+    assert set(store.provenance(*experiments(Scale.SMOKE))["dtype"]) == {"float64"}
 
 
 def test_sizes_of_the_scales():
