@@ -23,7 +23,7 @@ from rankscope.kernels.small_attention import token_first
 from rankscope.lab import Cell
 from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
-from rankscope.training.graphed import adamw_graphed
+from rankscope.training.graphed import GraphedStep
 from rankscope.training.precision import Precision
 from rankscope.training.state import Checkpoint
 
@@ -118,7 +118,8 @@ def train_group(
 
     fit: Callable[..., tuple[Leaves, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
     if kernels.usable(device):
-        fit = partial(adamw_graphed, batch_at=_drawn_there(cells, train.batch, program, device))
+        there = _drawn_there(cells, train.batch, program, device)
+        fit = partial(adamw, batch_at=there, kind=GraphedStep)
     with train.precision.in_use():
         leaves, history = fit(
             stacked_encoder.leaves_of(start_of(cells, device), program),

@@ -24,7 +24,7 @@ from rankscope.papers.amsel2024.training import timed
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
 from rankscope.theory.heads.lower_bound import error_floor
 from rankscope.training.adamw import AdamW, adamw
-from rankscope.training.graphed import adamw_graphed
+from rankscope.training.graphed import GraphedStep
 
 TEST_SAMPLES = 8192
 
@@ -63,7 +63,7 @@ def _train(
     start = head_sum.init(cast(HeadSum, cells[0].model), [cell.seed for cell in cells], device=device)
     if kernels.usable(device):
         drawn_there = _drawn_there(cells, train.batch, device)
-        return adamw_graphed(start, drawn_there, _losses, train, steps=steps, tick=tick)
+        return adamw(start, drawn_there, _losses, train, steps=steps, tick=tick, kind=GraphedStep)
 
     def batch_at(step: int) -> NeighborsBatch:
         return _batch(cells, train.batch, device, "two points", step)
