@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from rankscope.ensembles import one_layer
+from rankscope.ensembles import patterns
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Store
 from rankscope.lab.provenance import device_name
 from rankscope.lab.runner import plan, run
@@ -37,7 +37,7 @@ class PlainOneLayer(torch.nn.Module):
 
     def __init__(self, weights):
         super().__init__()
-        for name in one_layer.TRAINED:
+        for name in patterns.TRAINED:
             setattr(self, name, torch.nn.Parameter(weights[name][0].clone()))
         self.register_buffer("a", weights["a"][0])
 
@@ -48,7 +48,7 @@ class PlainOneLayer(torch.nn.Module):
 
 
 def train_plain(cell, device):
-    weights = one_layer.init([cell.model], [cell.seed], tokens=cell.task.tokens, device=device)
+    weights = patterns.init([cell.model], [cell.seed], tokens=cell.task.tokens, device=device)
     module = PlainOneLayer(weights)
     optimizer = torch.optim.SGD(module.parameters(), lr=cell.train.learning_rate)
     data = batches(
@@ -64,7 +64,7 @@ def train_plain(cell, device):
 
 def run_group(cells: list[Cell], device, tick):
     end = train_group(cells, device, tick=tick).at[cells[0].train.steps]
-    return [Outcome([], {name: end[name][m] for name in one_layer.TRAINED}) for m in range(len(cells))]
+    return [Outcome([], {name: end[name][m] for name in patterns.TRAINED}) for m in range(len(cells))]
 
 
 class PeakMemory:
@@ -176,7 +176,7 @@ def main():
         sizes |= {len(group.cells) for group in todo.groups}
         pairs.append((plain_seconds, our_seconds, plain_memory.mebibytes, our_memory.mebibytes))
         differences += [
-            max((mine[name] - weights[name].cpu()).abs().max().item() for name in one_layer.TRAINED)
+            max((mine[name] - weights[name].cpu()).abs().max().item() for name in patterns.TRAINED)
             for mine, weights in zip(ours, plain, strict=True)
         ]
     rate = matrix_rate(options.device)

@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.layered import Layered, Norm
-from rankscope.ensembles.one_layer import Init, OneLayer
+from rankscope.ensembles.patterns import Init, OneLayer
 from rankscope.figures.printed import save_static
 from rankscope.lab import Experiment, Grid, Scale, Verdict, judge
 from rankscope.lab.paper import Results

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
 from rankscope.lab import Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies.depth.training import train_group

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rankscope.core import InputError
-from rankscope.ensembles.one_layer import hinge_gradients
+from rankscope.ensembles.patterns import hinge_gradients
 from rankscope.lab import Cell
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.training import train_group

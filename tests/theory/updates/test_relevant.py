@@ -2,9 +2,8 @@ import pytest
 import torch
 
 from rankscope.core import InputError
-from rankscope.ensembles import many_class
-from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Init
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import Init, ManyClass
 from rankscope.tasks.patterns import GaussianNoise, Patterns, batches, frames
 from rankscope.theory.updates.directions import direction_gains
 from rankscope.theory.updates.relevant import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rankscope.ensembles.one_layer import TRAINED, Init, OneLayer, Output
+from rankscope.ensembles.patterns import TRAINED, Init, OneLayer, Output
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
 from rankscope.measure.updates import alignment
 from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth

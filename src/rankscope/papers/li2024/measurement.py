@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import TRAINED, Weights
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import TRAINED, Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.measure.attention_mass import attention_mass

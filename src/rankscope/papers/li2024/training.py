@@ -7,8 +7,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import OneLayer
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Cell
 from rankscope.tasks.patterns import PatternBatch, Patterns, batches, batches_of_set
 from rankscope.training.sgd import Sgd, Trajectory, sgd

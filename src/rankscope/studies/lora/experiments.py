@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rankscope.ensembles.one_layer import TRAINED
+from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
 from rankscope.papers.li2024.experiments import TASK, TRAIN
 from rankscope.papers.li2024.measurement import converged_step

@@ -5,9 +5,9 @@ from typing import cast
 
 from pydantic import Field
 
-from rankscope.ensembles import adapters, many_class
-from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Weights
+from rankscope.ensembles import adapters
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import ManyClass, Weights
 from rankscope.lab import Cell
 from rankscope.papers.li2024.training import seeds
 from rankscope.studies.relevant.training import start, timed, train_from

@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from rankscope.ensembles.one_layer import Weights
+from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
 from rankscope.papers.li2024.experiments import FIGURE_2_STEPS
 from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth

@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.core.streams import stream
-from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.layered import Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar

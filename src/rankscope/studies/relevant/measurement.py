@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankscope.ensembles import many_class
-from rankscope.ensembles.one_layer import TRAINED, Weights
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import TRAINED, Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.spectrum import effective_rank, energy_rank

@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from rankscope.ensembles import many_class
-from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Weights
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import ManyClass, Weights
 from rankscope.lab import Cell
 from rankscope.papers.li2024.training import (
     PROBE_REPEATS,
