@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import layered
 from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.layered import Layered, Norm
@@ -66,7 +67,7 @@ def _plain_training(cell):
     leaves = [weights[name].requires_grad_() for name in cell.model.trained]
     optimizer = torch.optim.SGD(leaves, lr=cell.train.learning_rate / cell.model.layers)
     for batch in batches(
-        [cell.task], [cell.seed], split="train", steps=cell.train.steps, batch=cell.train.batch
+        [cell.task], [cell.seed], split=Split.TRAIN, steps=cell.train.steps, batch=cell.train.batch
     ):
         optimizer.zero_grad()
         one_layer.hinge(layered.forward(cell.model, weights, batch.x), batch.labels).mean().backward()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.core import InputError
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 from rankscope.tasks.matching import (
     Matching,
     constant_answer,
@@ -54,8 +54,10 @@ def test_constant_answer_errs_as_stated(tokens):
 
 def test_a_step_of_a_stream_is_always_the_same_batch():
     task = Matching(modulus=37, tokens=8)
-    assert sample(task, 3, (1, 2)).numbers.equal(sample(task, 3, (1, 2)).numbers)
-    assert not sample(task, 3, (1, 2)).numbers.equal(sample(task, 3, (1, 3)).numbers)
+    assert sample(task, 3, (1, Split.TRAIN, 2)).numbers.equal(sample(task, 3, (1, Split.TRAIN, 2)).numbers)
+    assert not sample(task, 3, (1, Split.TRAIN, 2)).numbers.equal(
+        sample(task, 3, (1, Split.TRAIN, 3)).numbers
+    )
 
 
 def test_sizes_are_checked():

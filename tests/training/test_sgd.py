@@ -1,5 +1,6 @@
 import torch
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Experiment, Grid
@@ -30,7 +31,9 @@ def plain_training(cell):
     weights = patterns.init([cell.model], [cell.seed], tokens=cell.task.tokens)
     leaves = {name: weights[name].requires_grad_() for name in patterns.TRAINED}
     optimizer = torch.optim.SGD(leaves.values(), lr=cell.train.learning_rate)
-    data = batches([cell.task], [cell.seed], split="train", steps=cell.train.steps, batch=cell.train.batch)
+    data = batches(
+        [cell.task], [cell.seed], split=Split.TRAIN, steps=cell.train.steps, batch=cell.train.batch
+    )
     for batch in data:
         optimizer.zero_grad()
         patterns.hinge(patterns.forward(weights, batch.x), batch.labels).mean().backward()

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Positions, Weights, key_query_products
 from rankscope.lab import Cell
@@ -67,7 +68,7 @@ def fresh_errors(cells: Sequence[Cell], weights: Weights, device: str) -> Float[
     program = stacked_encoder.program_for(stack, tokens, device)
     leaves = stacked_encoder.leaves_of(weights, program)
     for place in range(TEST_BATCHES):
-        pair = batch(cells, recipe(cells[0]).batch, "neighbors test", place, device=device)
+        pair = batch(cells, recipe(cells[0]).batch, Split.TEST, place, device=device)
         points, answers = arranged(cells, pair, program)
         total += squared_error(stacked_encoder.encode(stack, leaves, points, tokens, program), answers)
     return total / TEST_BATCHES

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankscope import kernels
-from rankscope.core.streams import stream, stream_seed
+from rankscope.core.streams import Split, stream, stream_seed
 from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Encoder, Leaves, Program, Weights
 from rankscope.kernels.error import squared_error as fused_squared_error
@@ -114,7 +114,7 @@ def train_group(
         return error_of(stacked_encoder.encode(stack, leaves, pair[0], tokens, program), pair[1])
 
     def batch_at(step: int) -> Arranged:
-        return arranged(cells, batch(cells, train.batch, "neighbors", step, device=device), program)
+        return arranged(cells, batch(cells, train.batch, Split.TRAIN, step, device=device), program)
 
     fit: Callable[..., tuple[Leaves, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
     if kernels.usable(device):
@@ -153,7 +153,9 @@ def _drawn_there(
     """Batches drawn on the device by (seed, step) alone; members of one seed share them, whatever their rank."""
     task = tasks(cells)[0]
     seeds = sorted({cell.seed for cell in cells})
-    keys = torch.tensor([stream_seed(seed, "neighbors") % 2**31 for seed in seeds], device=device)
+    keys = torch.tensor(
+        [stream_seed(seed, "neighbors", Split.TRAIN) % 2**31 for seed in seeds], device=device
+    )
     wanted = [token_first(program.way, model.rank) for model in models(cells)]
     orders = sorted(set(wanted))
     rows = [
@@ -191,11 +193,11 @@ def start_of(cells: Sequence[Cell], device: str) -> Weights:
     )
 
 
-def batch(cells: Sequence[Cell], size: int, *names: str | int, device: str) -> Pair:
-    """A batch a member, from its seed's stream `names`; members of one seed share it, whatever their rank."""
+def batch(cells: Sequence[Cell], size: int, split: Split, place: int, *, device: str) -> Pair:
+    """A batch a member, from its seed's stream of the split; members of one seed share it, whatever their rank."""
     of_seed = {cell.seed: cell for cell in cells}
     drawn = {
-        seed: sample(tasks([cell])[0], size, stream(seed, *names, device=device))
+        seed: sample(tasks([cell])[0], size, stream(seed, "neighbors", split, place, device=device))
         for seed, cell in of_seed.items()
     }
     each = [drawn[cell.seed] for cell in cells]

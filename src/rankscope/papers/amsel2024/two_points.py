@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankscope import kernels
-from rankscope.core.streams import stream, stream_seed
+from rankscope.core.streams import Split, stream, stream_seed
 from rankscope.ensembles import head_sum
 from rankscope.ensembles.head_sum import HeadSum, Weights
 from rankscope.kernels.normals import normals
@@ -43,7 +43,7 @@ def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> l
     """Train the cells side by side and compare each with the floor."""
     weights, _ = _train(cells, device, None, tick)
     model = cast(HeadSum, cells[0].model)
-    test = _batch(cells, TEST_SAMPLES, device, "two points test")
+    test = _batch(cells, TEST_SAMPLES, device, Split.TEST)
     with torch.no_grad():
         errors = _losses(weights, test).tolist()
     floor = error_floor(model.dim, model.rank, model.heads, "any")
@@ -66,7 +66,7 @@ def _train(
         return adamw(start, drawn_there, _losses, train, steps=steps, tick=tick, kind=GraphedStep)
 
     def batch_at(step: int) -> NeighborsBatch:
-        return _batch(cells, train.batch, device, "two points", step)
+        return _batch(cells, train.batch, device, Split.TRAIN, step)
 
     return adamw(start, batch_at, _losses, train, steps=steps, tick=tick)
 
@@ -76,7 +76,9 @@ def _drawn_there(
 ) -> Callable[[Int[Tensor, "1"]], NeighborsBatch]:
     """Batches by (seed, step) alone, drawn on the device."""
     task = cast(Neighbors, cells[0].task)
-    keys = torch.tensor([stream_seed(cell.seed, "two points") % 2**31 for cell in cells], device=device)
+    keys = torch.tensor(
+        [stream_seed(cell.seed, "two points", Split.TRAIN) % 2**31 for cell in cells], device=device
+    )
 
     def batch_at(step: Int[Tensor, "1"]) -> NeighborsBatch:
         shape = (len(cells), size, task.tokens + 1, task.dim)
@@ -87,9 +89,11 @@ def _drawn_there(
     return batch_at
 
 
-def _batch(cells: Sequence[Cell], size: int, device: str, *names: str | int) -> NeighborsBatch:
+def _batch(cells: Sequence[Cell], size: int, device: str, split: Split, *place: int) -> NeighborsBatch:
     task = cast(Neighbors, cells[0].task)
-    drawn = [sample(task, size, stream(cell.seed, *names, device=device)) for cell in cells]
+    drawn = [
+        sample(task, size, stream(cell.seed, "two points", split, *place, device=device)) for cell in cells
+    ]
     return NeighborsBatch(
         *(
             torch.stack([getattr(one, part) for one in drawn])

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.patterns import TRAINED, Weights
 from rankscope.lab import Cell
@@ -66,7 +67,7 @@ class Examiner:
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
         self.start = start
         self.test: PatternBatch = next(
-            batches(tasks(cells), seeds(cells), split="test", steps=1, batch=TEST_SAMPLES, device=device)
+            batches(tasks(cells), seeds(cells), split=Split.TEST, steps=1, batch=TEST_SAMPLES, device=device)
         )
         self.relevant = self.test.relevant()
         self.mass_start = self.contributions(start)[1]["mass"]

@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Cell
@@ -76,7 +77,7 @@ def _batches(cells: Sequence[Cell], device: str, steps: int) -> Iterator[Pattern
     train = trains(cells)[0]
     if train.samples is None:
         return batches(
-            tasks(cells), seeds(cells), split="train", steps=steps, batch=train.batch, device=device
+            tasks(cells), seeds(cells), split=Split.TRAIN, steps=steps, batch=train.batch, device=device
         )
     return batches_of_set(
         tasks(cells), seeds(cells), samples=train.samples, steps=steps, batch=train.batch, device=device

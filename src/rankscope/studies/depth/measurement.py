@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 from rankscope.ensembles import layered
 from rankscope.ensembles import patterns as one_layer
-from rankscope.ensembles.layered import Weights
+from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.spectrum import energy_rank
@@ -47,7 +47,7 @@ class Examiner:
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
         self.model, self.start, self.seeds = models(cells)[0], start, seeds(cells)
         self.test: PatternBatch = next(
-            batches(tasks(cells), self.seeds, split="test", steps=1, batch=TEST_SAMPLES, device=device)
+            batches(tasks(cells), self.seeds, split=Split.TEST, steps=1, batch=TEST_SAMPLES, device=device)
         )
 
     @property

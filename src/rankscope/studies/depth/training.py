@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import layered
 from rankscope.ensembles.layered import Layered
 from rankscope.lab import Cell
@@ -48,7 +49,7 @@ def train_group(
     data = batches(
         tasks(cells),
         seeds(cells),
-        split="train",
+        split=Split.TRAIN,
         steps=steps or train.steps,
         batch=train.batch,
         device=device,

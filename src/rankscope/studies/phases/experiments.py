@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from rankscope.core.streams import Split
 from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
 from rankscope.papers.li2024.experiments import FIGURE_2_STEPS
@@ -32,7 +33,12 @@ class Surveyor(Examiner):
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str, samples: int) -> None:
         drawn = list(
             batches(
-                tasks(cells), seeds(cells), split="test", steps=CHUNK, batch=samples // CHUNK, device=device
+                tasks(cells),
+                seeds(cells),
+                split=Split.TEST,
+                steps=CHUNK,
+                batch=samples // CHUNK,
+                device=device,
             )
         )
         self.start = start

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 from rankscope.ensembles import layered
 from rankscope.ensembles import patterns as one_layer
-from rankscope.ensembles.layered import Weights
+from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.measure import scores
@@ -54,10 +54,11 @@ class Examiner:
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
         self.model, self.start, self.seeds = models(cells)[0], start, seeds(cells)
 
-        def drawn(split: str, samples: int) -> PatternBatch:
+        def drawn(split: Split, samples: int) -> PatternBatch:
             return next(batches(tasks(cells), self.seeds, split=split, steps=1, batch=samples, device=device))
 
-        self.test, self.calibration = drawn("test", TEST_SAMPLES), drawn("calibration", CALIBRATION_SAMPLES)
+        self.test = drawn(Split.TEST, TEST_SAMPLES)
+        self.calibration = drawn(Split.CALIBRATION, CALIBRATION_SAMPLES)
 
     def records(self, weights: Weights) -> list[list[dict[str, Scalar]]]:
         """The records of each member."""

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as many_class
 from rankscope.ensembles.patterns import TRAINED, Weights
 from rankscope.lab import Cell
@@ -38,7 +39,9 @@ class Examiner:
         self.classes = models(cells)[0].classes
         most = int(self.patterns.max())
         samples = most * round(TEST_SAMPLES / most)
-        test = next(batches(tasks(cells), seeds(cells), split="test", steps=1, batch=samples, device=device))
+        test = next(
+            batches(tasks(cells), seeds(cells), split=Split.TEST, steps=1, batch=samples, device=device)
+        )
         self.x, self.winner = test.x, classes(cells, test)
 
     def records(self, step: int, weights: Weights) -> list[dict[str, Scalar]]:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as many_class
 from rankscope.ensembles.patterns import ManyClass, Weights
 from rankscope.lab import Cell
@@ -60,7 +61,7 @@ def train_from(
     data = batches(
         tasks(cells),
         seeds(cells),
-        split="train",
+        split=Split.TRAIN,
         steps=train.steps if steps is None else steps,
         batch=train.batch,
         device=device,
