@@ -21,7 +21,8 @@ from pathlib import Path
 import psutil
 import torch
 
-from rankscope.ensembles import one_layer
+from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as one_layer
 from rankscope.lab import Experiment, Grid, Outcome, Store
 from rankscope.lab.provenance import device_name
 from rankscope.lab.runner import plan, run
@@ -52,7 +53,12 @@ def train_plain(cell, device):
     module = PlainOneLayer(weights)
     optimizer = torch.optim.SGD(module.parameters(), lr=cell.train.learning_rate)
     data = batches(
-        [cell.task], [cell.seed], split="train", steps=cell.train.steps, batch=cell.train.batch, device=device
+        [cell.task],
+        [cell.seed],
+        split=Split.TRAIN,
+        steps=cell.train.steps,
+        batch=cell.train.batch,
+        device=device,
     )
     for batch in data:
         optimizer.zero_grad()

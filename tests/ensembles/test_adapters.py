@@ -1,14 +1,14 @@
 import torch
 
 from rankscope.core.streams import stream
-from rankscope.ensembles import adapters, one_layer
-from rankscope.ensembles.one_layer import TRAINED, OneLayer
+from rankscope.ensembles import adapters, patterns
+from rankscope.ensembles.patterns import TRAINED, OneLayer
 
 MODEL = OneLayer(dim=6, rank=5, value_rank=4, hidden=9)
 
 
 def start(members):
-    return one_layer.init([MODEL] * members, list(range(members)), tokens=4, dtype=torch.float64)
+    return patterns.init([MODEL] * members, list(range(members)), tokens=4, dtype=torch.float64)
 
 
 def batch(members):
@@ -38,12 +38,12 @@ def test_gradients_equal_autograd():
     names = ("w_q", "w_o")
     weights = shaken(adapters.attach(start(2), names, [3, 3], [5, 6]))
     x, labels = batch(2)
-    loss, grads = adapters.through(one_layer.hinge_gradients, names)(weights, x, labels)
+    loss, grads = adapters.through(patterns.hinge_gradients, names)(weights, x, labels)
     trained = {"w_q.up", "w_q.down", "w_o.up", "w_o.down", "w_k", "w_v"}
     assert set(grads) == trained
     leaves = {name: weights[name].clone().requires_grad_() for name in trained}
     whole = adapters.merged({**weights, **leaves}, names)
-    expected = one_layer.hinge(one_layer.forward(whole, x), labels).mean(-1)
+    expected = patterns.hinge(patterns.forward(whole, x), labels).mean(-1)
     expected.sum().backward()
     assert torch.allclose(loss, expected)
     for name in trained:
@@ -55,7 +55,7 @@ def test_a_lower_rank_beside_a_higher_stays_what_it_is_alone():
     weights, (x, labels) = start(2), batch(2)
     both = adapters.attach(weights, TRAINED, [2, 4], [5, 6])
     alone = adapters.attach({name: tensor[:1] for name, tensor in weights.items()}, TRAINED, [2], [5])
-    gradients = adapters.through(one_layer.hinge_gradients, TRAINED)
+    gradients = adapters.through(patterns.hinge_gradients, TRAINED)
     for _ in range(5):
         for state, data in ((both, (x, labels)), (alone, (x[:1], labels[:1]))):
             for name, grad in gradients(state, *data)[1].items():

@@ -3,9 +3,9 @@ import torch
 
 from rankscope.core import InputError
 from rankscope.core.streams import stream
-from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles import layered, patterns
 from rankscope.ensembles.layered import Layered, Norm
-from rankscope.ensembles.one_layer import Init, OneLayer
+from rankscope.ensembles.patterns import Init, OneLayer
 
 WIRINGS = [(residual, norm) for residual in (False, True) for norm in Norm]
 SMALL = Layered(dim=6, layers=3, heads=2, hidden=5, residual=True, norm=Norm.UNIT)
@@ -69,14 +69,14 @@ def test_one_layer_of_one_head_is_the_papers_model():
     model = Layered(dim=6, hidden=5)
     old = OneLayer(dim=6, rank=6, value_rank=6, hidden=5, init=Init.THEORY, init_scale=0.2)
     start = layered.init([model] * 2, [3, 4])
-    for name, tensor in one_layer.init([old] * 2, [3, 4], tokens=4).items():
+    for name, tensor in patterns.init([old] * 2, [3, 4], tokens=4).items():
         assert torch.equal(start["a" if name == "a" else f"{name}/1"], tensor), name
     weights, x = random_weights(model), points(2, 8, 4, 6)
     plain = {name.removesuffix("/1"): tensor for name, tensor in weights.items()}
-    assert torch.allclose(layered.forward(model, weights, x), one_layer.forward(plain, x), atol=1e-12)
+    assert torch.allclose(layered.forward(model, weights, x), patterns.forward(plain, x), atol=1e-12)
     labels = torch.tensor([1.0, -1.0] * 4, dtype=torch.float64).expand(2, 8)
     loss, grads = layered.hinge_gradients(model, weights, x, labels)
-    expected, by_hand = one_layer.hinge_gradients(plain, x, labels)
+    expected, by_hand = patterns.hinge_gradients(plain, x, labels)
     assert torch.allclose(loss, expected, atol=1e-12)
     assert set(grads) == {f"{name}/1" for name in by_hand}
     for name, grad in by_hand.items():

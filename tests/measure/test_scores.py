@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from rankscope.core.streams import stream
-from rankscope.ensembles import layered, one_layer
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.layered import Layered, Norm
 from rankscope.measure import scores
 from rankscope.measure.neurons import magnitudes

@@ -6,9 +6,11 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.ensembles import layered, one_layer
+from rankscope.core.streams import Split
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.layered import Layered, Norm
-from rankscope.ensembles.one_layer import Init, OneLayer
+from rankscope.ensembles.patterns import Init, OneLayer
 from rankscope.figures.printed import save_static
 from rankscope.lab import Experiment, Grid, Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
@@ -63,7 +65,7 @@ def _plain_training(cell):
     leaves = [weights[name].requires_grad_() for name in cell.model.trained]
     optimizer = torch.optim.SGD(leaves, lr=cell.train.learning_rate / cell.model.layers)
     for batch in batches(
-        [cell.task], [cell.seed], split="train", steps=cell.train.steps, batch=cell.train.batch
+        [cell.task], [cell.seed], split=Split.TRAIN, steps=cell.train.steps, batch=cell.train.batch
     ):
         optimizer.zero_grad()
         one_layer.hinge(layered.forward(cell.model, weights, batch.x), batch.labels).mean().backward()

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.ensembles.one_layer import TRAINED
+from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies import lora

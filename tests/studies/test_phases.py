@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.ensembles import one_layer
+from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as one_layer
 from rankscope.lab import AtMost, Check, Job, Origin, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
@@ -76,8 +77,8 @@ def test_the_test_set_of_a_map_is_drawn_apart_from_what_is_trained_on():
         parts = batches([cell.task], [cell.seed], split=split, steps=CHUNK, batch=256 // CHUNK)
         return torch.cat([part.x for part in parts], dim=1)
 
-    assert torch.equal(seen, drawn("test"))
-    assert not torch.isin(seen, drawn("train")).all((-1, -2)).any()
+    assert torch.equal(seen, drawn(Split.TEST))
+    assert not torch.isin(seen, drawn(Split.TRAIN)).all((-1, -2)).any()
 
 
 def test_a_seed_passes_if_it_is_inside_every_bound():

@@ -4,7 +4,9 @@ import pandas as pd
 import pytest
 import torch
 
-from rankscope.ensembles import layered, one_layer
+from rankscope.core.streams import Split
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
 from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies.pruning import CLAIMS, experiments, figures
@@ -29,7 +31,7 @@ def test_scores_of_neurons_come_from_samples_that_the_test_does_not_see(trained)
     group, start, end = trained
     examiner = Examiner(group, start, "cpu")
     known = batches(
-        [cell.task for cell in group], [0, 1], split="calibration", steps=1, batch=CALIBRATION_SAMPLES
+        [cell.task for cell in group], [0, 1], split=Split.CALIBRATION, steps=1, batch=CALIBRATION_SAMPLES
     )
     assert torch.equal(examiner.calibration.x, next(known).x)
     assert not torch.equal(examiner.test.x[:, :8], examiner.calibration.x[:, :8])

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from rankscope.core.streams import stream
-from rankscope.ensembles.one_layer import TRAINED
+from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Experiment, Grid, Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import MODEL, TASK

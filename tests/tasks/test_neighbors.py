@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankscope.core import InputError
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 from rankscope.tasks.neighbors import (
     Neighbors,
     Points,
@@ -77,17 +77,18 @@ def test_points_follow_their_law(points):
 
 def test_a_step_of_a_stream_is_always_the_same_batch():
     task = TASKS[0]
-    again = sample(task, 3, (7, 2))
-    assert sample(task, 3, (7, 2)).points.equal(again.points)
-    assert not sample(task, 3, (7, 3)).points.equal(again.points)
-    assert not sample(task, 3, (8, 2)).points.equal(again.points)
+    again = sample(task, 3, (7, Split.TRAIN, 2))
+    assert sample(task, 3, (7, Split.TRAIN, 2)).points.equal(again.points)
+    assert not sample(task, 3, (7, Split.TRAIN, 3)).points.equal(again.points)
+    assert not sample(task, 3, (8, Split.TRAIN, 2)).points.equal(again.points)
+    assert not sample(task, 3, (7, Split.TEST, 2)).points.equal(again.points)
     assert again.points.dtype == torch.float32
     with pytest.raises(InputError, match="step=-1: steps of a stream count from 0"):
-        sample(task, 3, (7, -1))
+        sample(task, 3, (7, Split.TRAIN, -1))
 
 
 def test_self_queries_are_the_points():
-    batch = sample(TASKS[0], 3, (0, 0))
+    batch = sample(TASKS[0], 3, (0, Split.TRAIN, 0))
     assert batch.queries is batch.points
 
 
@@ -120,7 +121,7 @@ def test_a_point_does_not_compete_with_itself():
 
 
 def _close_to_sampled(task):
-    batch = sample(task, 40_000, (0, 0), dtype=torch.float64)
+    batch = sample(task, 40_000, (0, Split.TRAIN, 0), dtype=torch.float64)
     cosines = (batch.queries * batch.answer).sum(-1).mean(1)
     assert abs(mean_cosine(task) - float(cosines.mean())) < 4 * float(cosines.std()) / 200
     best = (mean_cosine(task) * batch.queries - batch.answer).square().sum(-1).mean()

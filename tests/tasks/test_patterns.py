@@ -1,7 +1,11 @@
+from itertools import pairwise
+
 import pytest
 import torch
+from scipy.stats import kstest
 
 from rankscope.core import InputError
+from rankscope.core.streams import Split
 from rankscope.tasks import patterns
 from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns, batches, batches_of_set, frames
 
@@ -9,7 +13,9 @@ TASK = Patterns(tokens=10, relevant_fraction=0.4, confusion_fraction=0.2)
 
 
 def first(task, seed=0, batch=64, **kwargs):
-    return next(batches([task], [seed], split="train", steps=1, batch=batch, dtype=torch.float64, **kwargs))
+    return next(
+        batches([task], [seed], split=Split.TRAIN, steps=1, batch=batch, dtype=torch.float64, **kwargs)
+    )
 
 
 def test_the_label_is_the_majority_vote():
@@ -55,10 +61,27 @@ def test_bounded_noise_keeps_unit_norm_and_stays_within_tau():
     assert distance.max() > 0.29
 
 
+def test_bounded_noise_has_the_radius_and_the_direction_of_a_uniform_ball():
+    """Around μ in four dimensions: the third power of the distance is uniform, and so, by Archimedes, is what a unit
+    vector across μ has along any line across μ, such as another pattern."""
+    task = TASK.replace(dim=4, patterns=4, token_noise=BoundedNoise(level=0.3))
+    batch = first(task, batch=2048)
+    frame = frames([task], [0])[0]
+    clean = frame[batch.pattern]
+    distance = (batch.x - clean).norm(dim=-1)
+    assert kstest((distance / 0.3).pow(3).flatten().numpy(), "uniform").pvalue > 0.01
+    across = batch.x - (batch.x * clean).sum(-1, keepdim=True) * clean
+    along = (across / across.norm(dim=-1, keepdim=True)) @ frame.T
+    for own in range(4):
+        for other in {0, 1, 2, 3} - {own}:
+            seen = along[batch.pattern == own][:, other]
+            assert kstest(seen.numpy(), "uniform", args=(-1, 2)).pvalue > 0.01 / 12
+
+
 def test_a_member_does_not_depend_on_its_neighbours():
     quiet = TASK.replace(token_noise=GaussianNoise(level=0.0), relevant_fraction=0.6)
-    together = list(batches([TASK, quiet], [3, 5], split="train", steps=20, batch=8))
-    alone = list(batches([quiet], [5], split="train", steps=20, batch=8))
+    together = list(batches([TASK, quiet], [3, 5], split=Split.TRAIN, steps=20, batch=8))
+    alone = list(batches([quiet], [5], split=Split.TRAIN, steps=20, batch=8))
     for both, single in zip(together, alone, strict=True):
         assert torch.equal(both.x[1], single.x[0])
         assert torch.equal(both.pattern[1], single.pattern[0])
@@ -68,10 +91,10 @@ def test_the_same_task_and_seed_is_drawn_once(monkeypatch):
     draw, drawn = patterns._draw, []
     monkeypatch.setattr(patterns, "_draw", lambda task, *rest: drawn.append(task) or draw(task, *rest))
     other = TASK.replace(token_noise=GaussianNoise(level=0.3))
-    stack = next(batches([TASK, other, TASK], [5, 5, 5], split="train", steps=1, batch=8))
+    stack = next(batches([TASK, other, TASK], [5, 5, 5], split=Split.TRAIN, steps=1, batch=8))
     assert drawn == [TASK, other]
     for member, task in enumerate([TASK, other, TASK]):
-        alone = next(batches([task], [5], split="train", steps=1, batch=8))
+        alone = next(batches([task], [5], split=Split.TRAIN, steps=1, batch=8))
         assert torch.equal(stack.x[member], alone.x[0])
         assert torch.equal(stack.pattern[member], alone.pattern[0])
 
@@ -80,10 +103,10 @@ def test_the_same_task_and_seed_is_drawn_once(monkeypatch):
 @pytest.mark.parametrize("batch_size", [8, 3])
 def test_a_batch_does_not_depend_on_how_many_follow(noise, batch_size):
     task = TASK.replace(token_noise=noise, tokens=5 if batch_size == 3 else TASK.tokens)
-    many = list(batches([task], [0], split="train", steps=20, batch=batch_size))
+    many = list(batches([task], [0], split=Split.TRAIN, steps=20, batch=batch_size))
     assert (many[0].x.numel() % 16 == 0) == (batch_size == 8), "normal numbers are drawn 16 at a time"
     for count in (1, 7, 18):
-        few = list(batches([task], [0], split="train", steps=count, batch=batch_size))
+        few = list(batches([task], [0], split=Split.TRAIN, steps=count, batch=batch_size))
         assert len(few) == count
         for batch, same in zip(few, many, strict=False):
             assert torch.equal(batch.x, same.x)
@@ -91,8 +114,8 @@ def test_a_batch_does_not_depend_on_how_many_follow(noise, batch_size):
 
 
 def test_splits_and_steps_differ():
-    train, again = list(batches([TASK], [0], split="train", steps=2, batch=8))
-    test = next(batches([TASK], [0], split="test", steps=1, batch=8))
+    train, again = list(batches([TASK], [0], split=Split.TRAIN, steps=2, batch=8))
+    test = next(batches([TASK], [0], split=Split.TEST, steps=1, batch=8))
     assert not torch.equal(train.x, again.x)
     assert not torch.equal(train.x, test.x)
 
@@ -102,6 +125,24 @@ def test_a_fixed_set_is_used_up_before_it_is_used_again():
     rows = torch.cat([batch.x[0].flatten(1) for batch in seen])
     assert len(rows.unique(dim=0)) == 12
     assert len(rows[:12].unique(dim=0)) == 12
+
+
+def test_a_fixed_set_comes_in_a_new_order_every_epoch():
+    together, alone = (
+        torch.stack(
+            [
+                batch.x[-1]
+                for batch in batches_of_set([TASK] * len(seeds), seeds, samples=12, steps=9, batch=4)
+            ]
+        )
+        for seeds in ([2, 1], [1])
+    )
+    epochs = alone.view(3, 12, -1)
+    assert torch.equal(together, alone)
+    for before, after in pairwise(epochs):
+        place = (before.unsqueeze(0) == after.unsqueeze(1)).all(-1).double().argmax(-1)
+        assert place.sort().values.equal(torch.arange(12))
+        assert not place.equal(torch.arange(12))
 
 
 def test_a_fixed_set_smaller_than_a_batch_is_an_error():
@@ -156,8 +197,8 @@ def test_every_other_voter_is_as_often_the_confusion():
 
 
 def test_members_with_other_numbers_of_voters_stack():
-    together = next(batches([TASK, FIVE], [3, 5], split="train", steps=1, batch=8))
-    alone = next(batches([FIVE], [5], split="train", steps=1, batch=8))
+    together = next(batches([TASK, FIVE], [3, 5], split=Split.TRAIN, steps=1, batch=8))
+    alone = next(batches([FIVE], [5], split=Split.TRAIN, steps=1, batch=8))
     assert torch.equal(together.x[1], alone.x[0])
     assert together.winner.tolist() == [[0, 1] * 4, [0, 1, 2, 3, 4, 0, 1, 2]]
     assert together.labels[0].tolist() == [1, -1] * 4

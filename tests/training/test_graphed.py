@@ -1,12 +1,15 @@
 """A training step as one graph is the training step, and a training that was stopped goes on as if it had not been."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from rankscope.training.adamw import AdamW, adamw
-from rankscope.training.graphed import adamw_graphed
+from rankscope.training.graphed import GraphedStep
 from rankscope.training.state import Checkpoint
 
+adamw_graphed = partial(adamw, kind=GraphedStep)
 SETTINGS = AdamW(steps=40, batch=8, learning_rate=0.02, warmup=0.1, clip=0.5)
 
 pytestmark = [

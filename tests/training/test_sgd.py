@@ -1,7 +1,8 @@
 import torch
 
-from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import OneLayer
+from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Experiment, Grid, Job
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import Patterns, batches
@@ -28,7 +29,9 @@ def plain_training(cell):
     weights = one_layer.init([cell.model], [cell.seed], tokens=cell.task.tokens)
     leaves = {name: weights[name].requires_grad_() for name in one_layer.TRAINED}
     optimizer = torch.optim.SGD(leaves.values(), lr=cell.train.learning_rate)
-    data = batches([cell.task], [cell.seed], split="train", steps=cell.train.steps, batch=cell.train.batch)
+    data = batches(
+        [cell.task], [cell.seed], split=Split.TRAIN, steps=cell.train.steps, batch=cell.train.batch
+    )
     for batch in data:
         optimizer.zero_grad()
         one_layer.hinge(one_layer.forward(weights, batch.x), batch.labels).mean().backward()

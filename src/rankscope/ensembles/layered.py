@@ -6,7 +6,7 @@ A layer attends with `heads` heads of rank dim/heads and reads the result, z, wi
 
 Every layer but the last gives tokens back, x_l ← W_P neurons_l; the last gives F(X) = 1/L Σ_l aᵀ neurons_l. With
 residuals z_l and W_P neurons_l are added to what they were read from; with norms every token is brought to length 1
-before attention and before the neurons read it. One layer of one head with neither is equation (1), `models.one_layer`.
+before attention and before the neurons read it. One layer of one head with neither is equation (1), `ensembles.patterns`.
 
 Weights are a dictionary with the member axis first. Layer 1 is the first; `w_o/2` is the W_O of the second, and so on.
 """
@@ -22,10 +22,8 @@ from torch import Tensor
 
 from rankscope.core import Config
 from rankscope.core.streams import stream
-from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import Init, OneLayer
-
-Weights = dict[str, Tensor]
+from rankscope.ensembles import patterns
+from rankscope.ensembles.patterns import TRAINED, Init, OneLayer, Weights
 
 SMALLEST = 1e-12
 """Least length a token is divided by: a zero token stays zero."""
@@ -77,7 +75,7 @@ class Layered(Config):
 
     def kinds(self, layer: int) -> tuple[str, ...]:
         """The matrices of a layer; the last has no W_P, since `a` reads its neurons."""
-        return (*one_layer.TRAINED, "w_p") if layer < self.layers else one_layer.TRAINED
+        return (*TRAINED, "w_p") if layer < self.layers else TRAINED
 
 
 class Pass(NamedTuple):
@@ -111,12 +109,12 @@ def init(
         return torch.stack(parts).to(device, dtype)
 
     model = models[0]
-    last = one_layer.init([start(m) for m in models], seeds, tokens=1, device=device, dtype=dtype)
+    last = patterns.init([start(m) for m in models], seeds, tokens=1, device=device, dtype=dtype)
     init_noise, back_noise = (
         torch.tensor([getattr(m, name) for m in models], device=device, dtype=dtype).view(-1, 1, 1)
         for name in ("init_noise", "back_noise")
     )
-    weights = {f"{kind}/{model.layers}": last[kind] for kind in one_layer.TRAINED}
+    weights = {f"{kind}/{model.layers}": last[kind] for kind in TRAINED}
     for layer in range(1, model.layers):
         weights |= {f"{kind}/{layer}": last[kind].clone() for kind in ("w_q", "w_k", "w_v")}
         weights[f"w_o/{layer}"] = init_noise * drawn(model.hidden, model.dim, "w_o", layer)
@@ -175,7 +173,7 @@ def hinge_gradients(
 ) -> tuple[Float[Tensor, " member"], Weights]:
     """Mean hinge loss of a batch and its gradient in every trained weight."""
     leaves = _leaves(weights)
-    loss = one_layer.hinge(forward(model, leaves, x), labels).mean(-1)
+    loss = patterns.hinge(forward(model, leaves, x), labels).mean(-1)
     return loss.detach(), _gradients(model, leaves, loss)
 
 

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rankscope.core import Config, InputError
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 from rankscope.linalg.sphere import haar_frame
 
 CHUNK = 16
@@ -121,7 +121,7 @@ def batches(
     tasks: Sequence[Patterns],
     seeds: Sequence[int],
     *,
-    split: str,
+    split: Split,
     steps: int,
     batch: int,
     device: torch.device | str = "cpu",
@@ -160,7 +160,8 @@ def batches_of_set(
     """`steps` batches drawn without replacement, epoch after epoch, from a fixed set of `samples` a member."""
     if samples < batch:
         raise InputError(f"samples={samples} < batch={batch}. Raise samples or lower batch.")
-    whole = next(batches(tasks, seeds, split="samples", steps=1, batch=samples, device=device, dtype=dtype))
+    once = batches(tasks, seeds, split=Split.TRAINING_SET, steps=1, batch=samples, device=device, dtype=dtype)
+    whole = next(once)
     per_epoch = samples // batch
     member = torch.arange(len(tasks), device=device).unsqueeze(-1)
     for step in range(steps):

@@ -3,17 +3,17 @@
 import torch
 
 from rankscope.core import InputError
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 
-Source = torch.Generator | tuple[int, int]
-"""A generator, or (seed, step): the same batch for the same pair, whatever was drawn before."""
+Source = torch.Generator | tuple[int, Split, int]
+"""A generator, or (seed, split, step): the same batch for the same three, whatever was drawn before."""
 
 
 def generator_of(source: Source, name: str) -> torch.Generator:
-    """The generator itself, or the one at (seed, step) of the stream `name`, on the CPU."""
+    """The generator itself, or the one at (seed, split, step) of the stream `name`, on the CPU."""
     if isinstance(source, torch.Generator):
         return source
-    seed, step = source
+    seed, split, step = source
     if step < 0:
         raise InputError(f"step={step}: steps of a stream count from 0.")
-    return stream(seed, name, step)
+    return stream(seed, name, split, step)

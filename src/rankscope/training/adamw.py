@@ -6,7 +6,7 @@ share the learning rate; clipping looks at each member alone.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -35,9 +35,88 @@ class AdamW(Config):
     clip: float | None = Field(default=None, gt=0)
 
 
+class Step(Generic[Batch]):
+    """Weights, their optimizer and the losses so far; called with a step's number, it takes that step."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        batch_at: Callable[[Any], Batch],
+        losses_of: Callable[[Weights, Batch], Float[Tensor, " member"]],
+        settings: AdamW,
+        loss_scale: float,
+    ) -> None:
+        self.batch_at, self.losses_of = batch_at, losses_of
+        self.settings, self.loss_scale = settings, loss_scale
+        self.leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
+        some = next(iter(self.leaves.values()))
+        self.history = torch.zeros(settings.steps, len(some), dtype=some.dtype, device=some.device)
+        rate = self.first_rate()
+        self.optimizer = torch.optim.AdamW(
+            self.leaves.values(),
+            lr=rate,
+            betas=settings.betas,
+            weight_decay=0.0,
+            fused=True,
+            capturable=isinstance(rate, Tensor),
+        )
+        divide_gradients(self.optimizer, loss_scale)
+
+    def first_rate(self) -> float | Tensor:
+        """What the optimizer is made with."""
+        return self.settings.learning_rate
+
+    @torch.no_grad()
+    def begin(self, state: State | None) -> int:
+        """Take up the state, if there is one, and return the step that comes next."""
+        if state is None:
+            return 0
+        for name, leaf in self.leaves.items():
+            leaf.copy_(state["weights"][name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        done = len(state["losses"])
+        self.history[:done] = state["losses"]
+        return done
+
+    def __call__(self, step: int) -> None:
+        """Take the step."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.learning_rate * self.rate_factor(step)
+        self.history[step] = self.gradients(step)
+        self.optimizer.step()
+
+    def rate_factor(self, step: int) -> float:
+        """What the schedule multiplies the learning rate by."""
+        return warmup_cosine(step, self.settings.steps, self.settings.warmup)
+
+    def gradients(self, step: int | Tensor) -> Float[Tensor, " member"]:
+        """Give every weight the gradient that the optimizer is to read; the losses, NaN where a gradient overflowed."""
+        self.optimizer.zero_grad()
+        losses = self.losses_of(self.leaves, self.batch_at(step))
+        torch.autograd.backward(losses, torch.full_like(losses, self.loss_scale))
+        seen = losses.detach().to(self.history.dtype)
+        if self.loss_scale != 1.0:
+            seen = seen.masked_fill(leave_out_overflow(self.leaves), torch.nan)
+        if self.settings.clip is not None:
+            clip_members(self.leaves, self.settings.clip * self.loss_scale)
+        return seen
+
+    def weights(self) -> Weights:
+        """As they are now."""
+        return {name: leaf.detach() for name, leaf in self.leaves.items()}
+
+    def state(self, done: int) -> State:
+        """All that a training needs to go on after `done` steps."""
+        return {
+            "weights": self.weights(),
+            "optimizer": self.optimizer.state_dict(),
+            "losses": self.history[:done].clone(),  # a view is saved with all that it is a view of
+        }
+
+
 def adamw(
     weights: Weights,
-    batch_at: Callable[[int], Batch],
+    batch_at: Callable[[Any], Batch],
     losses_of: Callable[[Weights, Batch], Float[Tensor, " member"]],
     settings: AdamW,
     *,
@@ -45,51 +124,28 @@ def adamw(
     loss_scale: float = 1.0,
     checkpoint: Checkpoint | None = None,
     tick: Callable[[], None] = lambda: None,
+    kind: type[Step[Batch]] = Step,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:
     """The trained weights and every step's losses; `weights` is not changed.
 
     `steps` stops early without changing the schedule. `loss_scale` is for gradients that pass through float16: they are
     that much larger on their way, and the optimizer divides; a member whose gradient overflows all the same has none in
-    that step, and its loss there is NaN. Nothing in the loop waits for the device, and nothing is kept of a step beside
-    the arrays made here: small tensors among large ones that come and go would hold their pages.
+    that step, and its loss there is NaN. `kind` says how a step is computed: as it is called, or as a CUDA graph
+    (`training.graphed.GraphedStep`). Nothing in the loop waits for the device, and nothing is kept of a step beside the
+    arrays made at the start: small tensors among large ones that come and go would hold their pages.
     """
-    stop = settings.steps if steps is None else steps
-    leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
-    optimizer = torch.optim.AdamW(
-        leaves.values(), lr=settings.learning_rate, betas=settings.betas, weight_decay=0.0, fused=True
-    )
-    divide_gradients(optimizer, loss_scale)
-    some = next(iter(leaves.values()))
-    history = torch.zeros(settings.steps, len(some), dtype=some.dtype, device=some.device)
-    start = _resume(checkpoint, leaves, optimizer, history)
+    take = kind(weights, batch_at, losses_of, settings, loss_scale)
+    start = take.begin(None if checkpoint is None else checkpoint.load(str(take.history.device)))
     for _ in range(start):  # what was done before counts as progress
         tick()
+    stop = settings.steps if steps is None else steps
     for step in range(start, stop):
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * warmup_cosine(step, settings.steps, settings.warmup)
-        optimizer.zero_grad()
-        losses = losses_of(leaves, batch_at(step))
-        torch.autograd.backward(losses, torch.full_like(losses, loss_scale))
-        history[step] = losses.detach()
-        if loss_scale != 1.0:
-            history[step].masked_fill_(leave_out_overflow(leaves), torch.nan)
-        if settings.clip is not None:
-            clip_members(leaves, settings.clip * loss_scale)
-        optimizer.step()
+        take(step)
         if checkpoint is None:
             tick()
         else:
-            checkpoint.after_step(partial(state_of, leaves, optimizer, history[: step + 1]), tick)
-    return _detached(leaves), history[:stop]
-
-
-def state_of(leaves: Weights, optimizer: torch.optim.Optimizer, losses: Tensor) -> State:
-    """All that a training needs to go on."""
-    return {
-        "weights": _detached(leaves),
-        "optimizer": optimizer.state_dict(),
-        "losses": losses.clone(),  # a view is saved with all that it is a view of
-    }
+            checkpoint.after_step(partial(take.state, step + 1), tick)
+    return take.weights(), take.history[:stop]
 
 
 def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:
@@ -118,24 +174,3 @@ def clip_members(weights: Weights, largest: float) -> None:
     factor = (largest / squares.sqrt().clamp_min(1e-12)).clamp_max(1.0)
     for grad in grads:
         grad.mul_(factor.view(-1, *[1] * (grad.dim() - 1)))
-
-
-def _resume(
-    checkpoint: Checkpoint | None, leaves: Weights, optimizer: torch.optim.Optimizer, history: Tensor
-) -> int:
-    """Take up the last state, if there is one, and return the step that comes next."""
-    device = str(history.device)
-    state = None if checkpoint is None else checkpoint.load(device)
-    if state is None:
-        return 0
-    with torch.no_grad():
-        for name, tensor in leaves.items():
-            tensor.copy_(state["weights"][name])
-    optimizer.load_state_dict(state["optimizer"])
-    done = len(state["losses"])
-    history[:done] = state["losses"]
-    return done
-
-
-def _detached(leaves: Weights) -> Weights:
-    return {name: tensor.detach() for name, tensor in leaves.items()}

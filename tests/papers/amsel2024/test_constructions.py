@@ -9,7 +9,7 @@ import torch
 from rankscope.attention.layer import RankAttention
 from rankscope.attention.selection import Selection
 from rankscope.core import InputError
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
 from rankscope.papers.amsel2024.constructions.linear_heads import linear_heads
 from rankscope.papers.amsel2024.constructions.majority_vote import MajorityVote
@@ -50,7 +50,7 @@ def squared_error(batch, output):
 )
 def test_the_full_rank_head_is_exact_for_any_number_of_tokens(tokens, target, queries):
     task = Neighbors(dim=8, tokens=tokens, target=target, queries=queries)
-    batch = sample(task, 50, (0, tokens), dtype=F64)
+    batch = sample(task, 50, (0, Split.TRAIN, tokens), dtype=F64)
     head = full_rank_head(8, target, dtype=F64)
     assert head.heads == 1
     assert head.rank == 8
@@ -105,7 +105,7 @@ def test_the_vote_is_made_of_rank_one_heads():
     assert [layer.value_rank for layer in (vote.vote, vote.look_up)] == [1, 1]
     assert vote.vote.heads == 9
     assert vote.vote.dim == 8
-    batch = sample(PAIRS[Points.IID].replace(dim=6), 30, (0, 0))
+    batch = sample(PAIRS[Points.IID].replace(dim=6), 30, (0, Split.TRAIN, 0))
     answer = vote(batch.points, batch.queries)
     picked = torch.stack([(answer[:, 0] - batch.points[:, i]).abs().amax(-1) < 1e-6 for i in range(2)])
     assert (picked.sum(0) == 1).all()  # always one of the two points, whole

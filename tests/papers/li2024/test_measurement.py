@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from rankscope.core.streams import stream
-from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import TRAINED
+from rankscope.core.streams import Split, stream
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.measurement import (
@@ -235,7 +235,7 @@ def test_the_test_set_is_drawn_apart_from_what_is_trained_on(examiner):
     def drawn(split):
         return next(batches(TASKS, range(MEMBERS), split=split, steps=1, batch=TEST_SAMPLES)).x
 
-    assert torch.equal(examiner.test.x, drawn("test"))
+    assert torch.equal(examiner.test.x, drawn(Split.TEST))
     for split in ("train", "samples"):
         assert not torch.isin(examiner.test.x, drawn(split)).all((-1, -2)).any(), split
 

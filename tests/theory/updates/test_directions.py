@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from rankscope.core import InputError
+from rankscope.core.streams import Split
 from rankscope.tasks.patterns import GaussianNoise, Patterns, batches, frames
 from rankscope.theory.updates.directions import direction_gains
 
@@ -17,7 +18,7 @@ def test_direction_gains_against_the_gradient_of_a_simulation(relevant, confusio
         confusion_fraction=confusion,
         token_noise=GaussianNoise(level=0.0),
     )
-    batch = next(batches([task], [0], split="train", steps=1, batch=4000, dtype=torch.float64))
+    batch = next(batches([task], [0], split=Split.TRAIN, steps=1, batch=4000, dtype=torch.float64))
     frame = frames([task], [0])[0]
     qk = torch.zeros(8, 8, dtype=torch.float64, requires_grad=True)
     x = batch.x[0] @ frame.T  # in the basis of the patterns

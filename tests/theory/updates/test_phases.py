@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from rankscope.core import InputError
-from rankscope.ensembles.one_layer import hinge_gradients
+from rankscope.core.streams import Split
+from rankscope.ensembles.patterns import hinge_gradients
 from rankscope.lab import Cell, Job
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.trainer import OneLayerTrainer
@@ -46,7 +47,7 @@ def one_step(setting, samples, draws=8):
     )  # fmt: skip
     tasks, seeds = [task] * draws, list(range(draws))
     drawn = list(
-        batches(tasks, seeds, split="train", steps=CHUNK, batch=samples // CHUNK, dtype=torch.float64)
+        batches(tasks, seeds, split=Split.TRAIN, steps=CHUNK, batch=samples // CHUNK, dtype=torch.float64)
     )
     x, labels = (torch.cat([getattr(batch, name) for batch in drawn], dim=1) for name in ("x", "labels"))
     small = 1e-3  # attention is uniform, and no margin is reached

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from rankscope.core import InputError
-from rankscope.ensembles import many_class
-from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Init
+from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import Init, ManyClass
 from rankscope.tasks.patterns import GaussianNoise, Patterns, batches, frames
 from rankscope.theory.updates.directions import direction_gains
 from rankscope.theory.updates.relevant import (
@@ -23,7 +23,7 @@ def draw(patterns, classes, *, tokens, level, samples):
         dim=12, patterns=12, relevant_patterns=patterns, tokens=tokens, relevant_fraction=0.4, confusion_fraction=0.1,
         token_noise=GaussianNoise(level=level),
     )  # fmt: skip
-    batch = next(batches([task], [0], split="train", steps=1, batch=samples, dtype=torch.float64))
+    batch = next(batches([task], [0], split=Split.TRAIN, steps=1, batch=samples, dtype=torch.float64))
     return batch, frames([task], [0])[0], Vote(12, patterns, classes, 0.4, 0.1)
 
 

@@ -66,7 +66,7 @@ def fresh_errors(cells: Sequence[EncoderCell], weights: Weights, device: str) ->
     program = stacked_encoder.program_for(stack, tokens, device)
     leaves = stacked_encoder.leaves_of(weights, program)
     for place in range(TEST_BATCHES):
-        pair = batch(cells, cells[0].train.batch, "neighbors test", place, device=device)
+        pair = batch(cells, cells[0].train.batch, Split.TEST, place, device=device)
         points, answers = arranged(cells, pair, program)
         total += squared_error(stacked_encoder.encode(stack, leaves, points, tokens, program), answers)
     return total / TEST_BATCHES

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankscope import kernels
-from rankscope.core.streams import stream, stream_seed
+from rankscope.core.streams import Split, stream, stream_seed
 from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Encoder, Leaves, Program, Weights
 from rankscope.kernels.error import squared_error as fused_squared_error
@@ -21,7 +21,7 @@ from rankscope.kernels.small_attention import token_first
 from rankscope.lab import Cell, Job
 from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
-from rankscope.training.graphed import adamw_graphed
+from rankscope.training.graphed import GraphedStep
 from rankscope.training.precision import Precision
 from rankscope.training.state import Checkpoint
 
@@ -81,11 +81,12 @@ def train_group(cells: Sequence[EncoderCell], job: Job) -> tuple[Weights, Float[
         return error_of(stacked_encoder.encode(stack, leaves, pair[0], tokens, program), pair[1])
 
     def batch_at(step: int) -> Arranged:
-        return arranged(cells, batch(cells, train.batch, "neighbors", step, device=device), program)
+        return arranged(cells, batch(cells, train.batch, Split.TRAIN, step, device=device), program)
 
     fit: Callable[..., tuple[Leaves, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
     if kernels.usable(device):
-        fit = partial(adamw_graphed, batch_at=_drawn_there(cells, train.batch, program, device))
+        there = _drawn_there(cells, train.batch, program, device)
+        fit = partial(adamw, batch_at=there, kind=GraphedStep)
     with train.precision.in_use():
         leaves, history = fit(
             stacked_encoder.leaves_of(start_of(cells, device), program),
@@ -119,7 +120,9 @@ def _drawn_there(
     """Batches drawn on the device by (seed, step) alone; members of one seed share them, whatever their rank."""
     task = cells[0].task
     seeds = sorted({cell.seed for cell in cells})
-    keys = torch.tensor([stream_seed(seed, "neighbors") % 2**31 for seed in seeds], device=device)
+    keys = torch.tensor(
+        [stream_seed(seed, "neighbors", Split.TRAIN) % 2**31 for seed in seeds], device=device
+    )
     wanted = [token_first(program.way, cell.model.rank) for cell in cells]
     orders = sorted(set(wanted))
     rows = [
@@ -157,11 +160,12 @@ def start_of(cells: Sequence[EncoderCell], device: str) -> Weights:
     )
 
 
-def batch(cells: Sequence[EncoderCell], size: int, *names: str | int, device: str) -> Pair:
-    """A batch a member, from its seed's stream `names`; members of one seed share it, whatever their rank."""
+def batch(cells: Sequence[EncoderCell], size: int, split: Split, place: int, *, device: str) -> Pair:
+    """A batch per member, from its seed's stream of the split; members of one seed share it, whatever their rank."""
     of_seed = {cell.seed: cell for cell in cells}
     drawn = {
-        seed: sample(cell.task, size, stream(seed, *names, device=device)) for seed, cell in of_seed.items()
+        seed: sample(cell.task, size, stream(seed, "neighbors", split, place, device=device))
+        for seed, cell in of_seed.items()
     }
     each = [drawn[cell.seed] for cell in cells]
     return torch.stack([one.points for one in each]), torch.stack([one.answer for one in each])

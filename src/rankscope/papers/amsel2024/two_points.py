@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankscope import kernels
-from rankscope.core.streams import stream, stream_seed
+from rankscope.core.streams import Split, stream, stream_seed
 from rankscope.ensembles import head_sum
 from rankscope.ensembles.head_sum import HeadSum, Weights
 from rankscope.kernels.normals import normals
@@ -23,7 +23,7 @@ from rankscope.linalg.sphere import orthonormalized
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
 from rankscope.theory.heads.lower_bound import error_floor
 from rankscope.training.adamw import AdamW, adamw
-from rankscope.training.graphed import adamw_graphed
+from rankscope.training.graphed import GraphedStep
 from rankscope.training.state import Checkpoint
 
 TEST_SAMPLES = 8192
@@ -49,9 +49,9 @@ class TwoPointsTrainer(Trainer[Neighbors, HeadSum, AdamW, Weights]):
         start = head_sum.init(cells[0].model, [cell.seed for cell in cells], device=device)
         fit: Callable[..., tuple[Weights, Tensor]]
         if kernels.usable(device):
-            fit = partial(adamw_graphed, batch_at=_drawn_there(cells, train.batch, device))
+            fit = partial(adamw, batch_at=_drawn_there(cells, train.batch, device), kind=GraphedStep)
         else:
-            fit = partial(adamw, batch_at=lambda step: _batch(cells, train.batch, device, "two points", step))
+            fit = partial(adamw, batch_at=lambda step: _batch(cells, train.batch, device, Split.TRAIN, step))
         checkpoint = None if job.state is None else Checkpoint(job.state)
         return fit(
             start, losses_of=_losses, settings=train, steps=job.steps, checkpoint=checkpoint, tick=job.tick
@@ -60,7 +60,7 @@ class TwoPointsTrainer(Trainer[Neighbors, HeadSum, AdamW, Weights]):
     def measure(self, cells: Sequence[PointsCell], trained: Weights, job: Job) -> list[Outcome]:
         """The error on new samples, and the floor."""
         model = cells[0].model
-        test = _batch(cells, TEST_SAMPLES, job.device, "two points test")
+        test = _batch(cells, TEST_SAMPLES, job.device, Split.TEST)
         with torch.no_grad():
             errors = _losses(trained, test).tolist()
         floor = error_floor(model.dim, model.rank, model.heads, "any")
@@ -72,7 +72,9 @@ def _drawn_there(
 ) -> Callable[[Int[Tensor, "1"]], NeighborsBatch]:
     """Batches by (seed, step) alone, drawn on the device."""
     task = cells[0].task
-    keys = torch.tensor([stream_seed(cell.seed, "two points") % 2**31 for cell in cells], device=device)
+    keys = torch.tensor(
+        [stream_seed(cell.seed, "two points", Split.TRAIN) % 2**31 for cell in cells], device=device
+    )
 
     def batch_at(step: Int[Tensor, "1"]) -> NeighborsBatch:
         shape = (len(cells), size, task.tokens + 1, task.dim)
@@ -83,9 +85,11 @@ def _drawn_there(
     return batch_at
 
 
-def _batch(cells: Sequence[PointsCell], size: int, device: str, *names: str | int) -> NeighborsBatch:
+def _batch(cells: Sequence[PointsCell], size: int, device: str, split: Split, *place: int) -> NeighborsBatch:
     task = cells[0].task
-    drawn = [sample(task, size, stream(cell.seed, *names, device=device)) for cell in cells]
+    drawn = [
+        sample(task, size, stream(cell.seed, "two points", split, *place, device=device)) for cell in cells
+    ]
     return NeighborsBatch(
         *(
             torch.stack([getattr(one, part) for one in drawn])

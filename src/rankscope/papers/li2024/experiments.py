@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankscope.ensembles.one_layer import Init, OneLayer, Output
+from rankscope.ensembles.patterns import Init, OneLayer, Output
 from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import BoundedNoise, GaussianNoise, Patterns

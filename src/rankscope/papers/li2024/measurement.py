@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import TRAINED, Weights
+from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import TRAINED, Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.lab.tidy import MEASUREMENT
@@ -51,7 +52,7 @@ class Examiner:
         tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
         self.start = start
         self.test = test or next(
-            batches(tasks, seeds, split="test", steps=1, batch=TEST_SAMPLES, device=device)
+            batches(tasks, seeds, split=Split.TEST, steps=1, batch=TEST_SAMPLES, device=device)
         )
         self.relevant = self.test.relevant()
         self.mass_start = self.contributions(start)[1]["mass"]

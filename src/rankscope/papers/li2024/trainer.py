@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import TRAINED, OneLayer, Weights
+from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import TRAINED, OneLayer, Weights
 from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.lab.experiment import ModelT
 from rankscope.lab.trainer import TrainedT
@@ -61,7 +62,7 @@ class PatternTrainer(Trainer[Patterns, ModelT, Sgd, TrainedT]):
         tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
         count = train.steps if job.steps is None else job.steps
         if train.samples is None:
-            data = batches(tasks, seeds, split="train", steps=count, batch=train.batch, device=device)
+            data = batches(tasks, seeds, split=Split.TRAIN, steps=count, batch=train.batch, device=device)
         else:
             data = batches_of_set(
                 tasks, seeds, samples=train.samples, steps=count, batch=train.batch, device=device

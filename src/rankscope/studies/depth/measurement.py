@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rankscope.core.streams import stream
-from rankscope.ensembles import layered, one_layer
-from rankscope.ensembles.layered import Weights
+from rankscope.core.streams import Split, stream
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.spectrum import energy_rank
@@ -52,7 +53,7 @@ class Examiner:
         self.model, self.start = cells[0].model, start
         self.tasks, self.seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
         self.test: PatternBatch = next(
-            batches(self.tasks, self.seeds, split="test", steps=1, batch=TEST_SAMPLES, device=device)
+            batches(self.tasks, self.seeds, split=Split.TEST, steps=1, batch=TEST_SAMPLES, device=device)
         )
 
     @property

@@ -7,7 +7,8 @@ from typing import Protocol
 from torch import Tensor, stack
 
 from rankscope.ensembles import layered
-from rankscope.ensembles.layered import Layered, Weights
+from rankscope.ensembles.layered import Layered
+from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.experiment import Scalar
 from rankscope.papers.li2024.trainer import PatternTrainer

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rankscope.ensembles.one_layer import TRAINED
+from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.experiments import TASK, TRAIN
 from rankscope.studies.lora.trainer import Adapted, AdapterTrainer

@@ -4,9 +4,9 @@ from collections.abc import Hashable, Sequence
 
 from pydantic import Field
 
-from rankscope.ensembles import adapters, many_class
-from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Weights
+from rankscope.ensembles import adapters
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import ManyClass, Weights
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.papers.li2024.measurement import converged_step
 from rankscope.studies.relevant.measurement import Examiner

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from rankscope.ensembles.one_layer import Weights
+from rankscope.core.streams import Split
+from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.measurement import Examiner
 from rankscope.papers.li2024.trainer import OneLayerCell, OneLayerTrainer
@@ -36,7 +37,7 @@ class SurveyTrainer(OneLayerTrainer):
             batches(
                 [cell.task for cell in cells],
                 [cell.seed for cell in cells],
-                split="test",
+                split=Split.TEST,
                 steps=CHUNK,
                 batch=self.samples // CHUNK,
                 device=device,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from rankscope.core import Config
-from rankscope.ensembles.one_layer import OneLayer
+from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Scale
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.tasks.patterns import GaussianNoise, Patterns

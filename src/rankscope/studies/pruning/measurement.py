@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.core.streams import stream
-from rankscope.ensembles import layered, one_layer
-from rankscope.ensembles.layered import Weights
+from rankscope.core.streams import Split, stream
+from rankscope.ensembles import layered
+from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.measure import scores
@@ -59,10 +60,13 @@ class Examiner:
         self.model, self.start = cells[0].model, start
         self.tasks, self.seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
 
-        def drawn(split: str, samples: int) -> PatternBatch:
+        def drawn(split: Split, samples: int) -> PatternBatch:
             return next(batches(self.tasks, self.seeds, split=split, steps=1, batch=samples, device=device))
 
-        self.test, self.calibration = drawn("test", TEST_SAMPLES), drawn("calibration", CALIBRATION_SAMPLES)
+        self.test, self.calibration = (
+            drawn(Split.TEST, TEST_SAMPLES),
+            drawn(Split.CALIBRATION, CALIBRATION_SAMPLES),
+        )
 
     def records(self, weights: Weights) -> list[list[dict[str, Scalar]]]:
         """The records of each member."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rankscope.core import Config
-from rankscope.core.streams import stream
+from rankscope.core.streams import Split, stream
 from rankscope.training.schedule import warmup_cosine
 
 CLASSES = 2
@@ -91,7 +91,9 @@ def shuffled(items: Sequence[Item], size: int, seed: int, *purpose: str) -> Iter
     turn = 0
     while True:
         while len(queue) < size:
-            order = torch.randperm(len(items), generator=stream(seed, *purpose, "order", turn)).tolist()
+            order = torch.randperm(
+                len(items), generator=stream(seed, *purpose, "order", Split.TRAIN, turn)
+            ).tolist()
             queue += [items[place] for place in order]
             turn += 1
         yield queue[:size]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rankscope.ensembles.many_class import ManyClass
+from rankscope.ensembles.patterns import ManyClass
 from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.studies.relevant.trainer import VoteTrainer

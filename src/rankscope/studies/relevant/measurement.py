@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankscope.ensembles import many_class
-from rankscope.ensembles.one_layer import TRAINED, Weights
+from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import TRAINED, Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.spectrum import effective_rank, energy_rank
@@ -37,7 +38,7 @@ class Examiner:
         self.classes = cells[0].model.classes
         most = int(self.patterns.max())
         samples = most * round(TEST_SAMPLES / most)
-        test = next(batches(tasks, seeds, split="test", steps=1, batch=samples, device=device))
+        test = next(batches(tasks, seeds, split=Split.TEST, steps=1, batch=samples, device=device))
         self.x, self.winner = test.x, test.winner % self.classes
 
     def records(self, step: int, weights: Weights) -> list[dict[str, Scalar]]:

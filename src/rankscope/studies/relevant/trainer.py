@@ -5,9 +5,8 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from rankscope.ensembles import many_class
-from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Weights
+from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles.patterns import ManyClass, Weights
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.trainer import TrainedT
 from rankscope.papers.li2024.measurement import converged_step

@@ -1,0 +1,49 @@
+"""What decides whether a deep encoder trains, and whether it counts as trained."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rankscope.core.streams import stream
+from rankscope.lab import Scale
+from rankscope.papers.amsel2024 import measurement
+from rankscope.papers.amsel2024.experiments import experiments
+from rankscope.papers.amsel2024.measurement import TEST_BATCHES, TRAINED_BY, fresh_errors, records
+from rankscope.papers.amsel2024.training import start_of, train_group
+from rankscope.tasks.neighbors import multiple_error, sample
+from rankscope.training.schedule import warmup_cosine
+
+CELL = experiments(Scale.SMOKE)[0].cells()[0]
+
+
+@pytest.mark.parametrize(("layers", "power", "share"), [(1, 0.5, 1.0), (4, 0.5, 0.5), (4, 0.0, 1.0)])
+def test_the_learning_rate_falls_with_the_root_of_the_layers(layers, power, share):
+    """Adam's first step moves what has a gradient by the learning rate, whatever the gradient's size."""
+    train = CELL.train.replace(depth_power=power)
+    cell = replace(CELL, model=CELL.model.replace(layers=layers), train=train)
+    before, (after, _) = start_of([cell], "cpu"), train_group([cell], "cpu", steps=1)
+    moved = max(float((after[name] - before[name]).abs().max()) for name in before)
+    rate = train.learning_rate * warmup_cosine(0, train.steps, train.warmup)
+    assert moved == pytest.approx(share * rate, rel=1e-3)
+
+
+def test_an_encoder_has_trained_if_it_is_under_the_answer_without_attention_by_the_margin(monkeypatch):
+    alone = multiple_error(CELL.task)
+    errors = torch.tensor([alone - 1.5 * TRAINED_BY, alone - 0.5 * TRAINED_BY, alone + 0.5 * TRAINED_BY])
+    monkeypatch.setattr(measurement, "fresh_errors", lambda *_: errors)
+    cells = [replace(CELL, seed=seed) for seed in range(3)]
+    found = records(cells, start_of(cells, "cpu"), torch.ones(5, 3), "cpu")
+    assert [record["trained"] for record in found] == [True, False, False]
+
+
+def test_errors_are_measured_on_all_batches_of_the_test(monkeypatch):
+    drawn, size = [], CELL.train.batch
+    batch = measurement.batch
+    monkeypatch.setattr(measurement, "batch", lambda *a, **k: drawn.append(batch(*a, **k)) or drawn[-1])
+    fresh_errors([CELL], start_of([CELL], "cpu"), "cpu")
+    assert len(drawn) == TEST_BATCHES
+    for place, (points, answers) in enumerate(drawn):
+        wanted = sample(CELL.task, size, stream(CELL.seed, "neighbors test", place))
+        assert torch.equal(points[0], wanted.points)
+        assert torch.equal(answers[0], wanted.answer)
