@@ -15,6 +15,7 @@ from typing import Any
 
 from rankscope.ensembles.one_layer import TRAINED
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
+from rankscope.lab.tidy import MEASUREMENT, WHOLE
 from rankscope.papers.li2024.experiments import TASK, TRAIN
 from rankscope.papers.li2024.measurement import converged_step
 from rankscope.papers.li2024.training import ticks, trains
@@ -55,6 +56,7 @@ def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> l
         Outcome(
             [
                 {
+                    MEASUREMENT: WHOLE,
                     "step": len(trajectory.losses),
                     "loss": DIVERGED_LOSS if diverged[member] else loss[member].item(),
                     "diverged": bool(diverged[member]),

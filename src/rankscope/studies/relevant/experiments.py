@@ -11,7 +11,6 @@ from typing import Any
 from rankscope.ensembles.many_class import ManyClass
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Scale
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
-from rankscope.papers.li2024.measurement import converged_step
 from rankscope.papers.li2024.training import ticks
 from rankscope.studies.relevant.measurement import Examiner
 from rankscope.studies.relevant.training import seconds_per_step, start, together, train_from
@@ -44,18 +43,13 @@ def run_group(cells: Sequence[Cell], device: str, tick: Callable[[], None]) -> l
     trajectory = train_from(before, cells, device, tick=tick)
     last = max(trajectory.at)
     examiner = Examiner(cells, before, device)
-    records = examiner.records(last, trajectory.at[last])
-    converged = converged_step(trajectory.losses).tolist()
     spectra = {
         **{f"sigma/end/{name}": values for name, values in examiner.updates(trajectory.at[last]).items()},
         **{f"sigma/first/{name}": values for name, values in examiner.first_updates().items()},
     }
     return [
-        Outcome(
-            [{**record, "converged_step": converged[member]}],
-            {name: values[member].cpu().clone() for name, values in spectra.items()},
-        )
-        for member, record in enumerate(records)
+        Outcome(records, {name: values[member].cpu().clone() for name, values in spectra.items()})
+        for member, records in enumerate(examiner.records(trajectory))
     ]
 
 
