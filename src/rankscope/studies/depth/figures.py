@@ -92,10 +92,9 @@ def _ranks(table: pd.DataFrame) -> Figure:
 
 def _wiring(table: pd.DataFrame) -> Figure:
     rows = rows_of(table, "update").astype({"layer": int})
-    places = rows[["layer", "matrix"]].drop_duplicates().itertuples(index=False, name=None)
-    means = trained(rows).groupby(["wiring", "layer", "matrix"])["energy_rank"].mean()
-    each = means.unstack(["layer", "matrix"]).reindex(index=list(WIRINGS), columns=list(places))
-    named = each.set_axis([f"{GREEK[matrix]}, layer {layer}" for layer, matrix in each.columns], axis=1)
+    rows = rows.assign(place=rows["matrix"].map(GREEK) + ", layer " + rows["layer"].astype(str))
+    means = trained(rows).groupby(["wiring", "place"])["energy_rank"].mean().unstack()
+    named = means.reindex(index=list(WIRINGS), columns=list(dict.fromkeys(rows["place"])))
     return Figure(
         id="li2024-depth-wiring",
         title="Two layers of one head: residuals and norms apart",

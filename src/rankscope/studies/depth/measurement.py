@@ -97,8 +97,10 @@ class Examiner(HeldOut):
                 values = torch.linalg.svdvals((weights[name] - self.start[name]).cpu())
                 moved = torch.linalg.vector_norm(values, dim=-1) / start
                 rank = energy_rank(values, ENERGY).to(moved).where(moved >= MOVED, torch.nan)
-                at = {MEASUREMENT: "update", "layer": layer, "matrix": letter}
-                yield at, {"moved": moved, "energy_rank": rank}
+                yield (
+                    {MEASUREMENT: "update", "layer": layer, "matrix": letter},
+                    {"moved": moved, "energy_rank": rank},
+                )
 
     def neurons(self, weights: Weights, layer: int) -> Measured:
         """The lower of two groups of ‖Δo_i‖: its share of the neurons, and how far the groups are apart."""
@@ -122,7 +124,7 @@ class Examiner(HeldOut):
                     yield self._pruned("both", order, fraction, few)
 
     def _pruned(self, units: str, order: str, fraction: float, few: Weights) -> Measured:
-        at = {MEASUREMENT: "pruning", "units": units, "order": order, "fraction": fraction}
+        at: Record = {MEASUREMENT: "pruning", "units": units, "order": order, "fraction": fraction}
         return at, {"loss": self.loss(few)}
 
     def gone(

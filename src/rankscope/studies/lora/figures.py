@@ -124,7 +124,7 @@ def _afterwards(results: Results, count: int, held: Series) -> list[Series]:
     table = results.tables.get("li2024/relevant")
     if table is None or count not in set(table["relevant_patterns"]):
         return []
-    rows = rows_of(table, "truncation", relevant_patterns=count)
-    by_rank = {str(int(rank)): part["loss"].tolist() for rank, part in rows.groupby("rank")}
+    rows = rows_of(table, "truncation", relevant_patterns=count).astype({"rank": int})
+    by_rank = {str(rank): part["loss"].tolist() for rank, part in rows.groupby("rank")}
     labels = [str(x) for x in held.x if x in by_rank]
     return [band(AFTERWARDS, labels, [by_rank[label] for label in labels], Mark.POINTS)]
