@@ -1,6 +1,48 @@
-import pandas as pd
+"""Rows of all members become each member's records, and rows of one cell find each other."""
 
-from rankscope.lab.tidy import per_seed, rows_of
+import pandas as pd
+import torch
+
+from rankscope.lab.tidy import by_member, paired, per_seed, rows_of, with_whole
+
+
+def test_every_member_gets_its_own_values():
+    rows = [
+        ({"measurement": "whole"}, {"loss": torch.tensor([0.5, 0.25])}),
+        ({"measurement": "truncation", "rank": 2}, {"loss": torch.tensor([0.75, 1.0])}),
+    ]
+    assert by_member([{"seed": 3}, {"seed": 4}], rows) == [
+        [
+            {"seed": 3, "measurement": "whole", "loss": 0.5},
+            {"seed": 3, "measurement": "truncation", "rank": 2, "loss": 0.75},
+        ],
+        [
+            {"seed": 4, "measurement": "whole", "loss": 0.25},
+            {"seed": 4, "measurement": "truncation", "rank": 2, "loss": 1.0},
+        ],
+    ]
+
+
+PRUNED = pd.DataFrame(
+    {
+        "cell": ["a", "b", "b", "a", "a"],
+        "measurement": ["whole", "whole", *["pruning"] * 3],
+        "fraction": [None, None, 0.5, 0.5, 0.8],
+        "loss": [1.0, 2.0, 5.0, 4.0, 7.0],
+    }
+)
+
+
+def test_rows_find_the_other_row_of_their_cell():
+    rows = rows_of(PRUNED, "pruning")
+    assert (rows["loss"] - paired(rows, rows_of(PRUNED, "whole"), "loss")).tolist() == [3.0, 3.0, 6.0]
+
+
+def test_the_whole_stands_before_what_was_taken_from_it():
+    points = with_whole(PRUNED, rows_of(PRUNED, "pruning", fraction=0.5), fraction=0.0)
+    assert points["fraction"].tolist() == [0.0, 0.0, 0.5, 0.5]
+    assert points["loss"].tolist() == [1.0, 2.0, 5.0, 4.0]
+
 
 TABLE = pd.DataFrame(
     {
@@ -37,3 +79,16 @@ def test_values_stand_in_the_order_of_the_seeds_and_else_in_that_of_the_table():
 
 def test_a_column_of_truths_becomes_numbers():
     assert per_seed(pd.DataFrame({"seed": [1, 0], "trained": [True, False]}), "trained") == (0.0, 1.0)
+
+
+def test_a_column_that_nobody_fills_stays_and_one_that_others_fill_goes():
+    table = pd.DataFrame(
+        {
+            "measurement": ["training", "truncation", "truncation"],
+            "rank": [None, 1, 2],
+            "converged_step": [float("nan")] * 3,
+            "loss": [None, 0.1, float("nan")],
+        }
+    )
+    assert list(rows_of(table, "training")) == ["measurement", "converged_step"]
+    assert rows_of(table, "truncation", rank=2)["loss"].isna().tolist() == [True]

@@ -60,7 +60,13 @@ def test_a_run_that_diverges_counts_as_no_answer():
         cell.experiment, cell.task, cell.model, cell.train.replace(learning_rate=1e6), 0, cell.point
     )
     record = TRAINER.run([wild], Job())[0].records[0]
-    assert record == {"step": 20, "loss": 1.0, "diverged": True, "converged_step": 20.0}
+    assert record == {
+        "measurement": "whole",
+        "step": 20,
+        "loss": 1.0,
+        "diverged": True,
+        "converged_step": 20.0,
+    }
 
 
 def table(loss=lambda rank, rate, seed: 0.001, steps=lambda rank, rate, seed: 30 / rate):

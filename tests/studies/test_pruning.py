@@ -13,6 +13,7 @@ from rankscope.studies.pruning import CLAIMS, experiments, figures
 from rankscope.studies.pruning.measurement import CALIBRATION_SAMPLES, Examiner, Score, Units
 from rankscope.tasks.patterns import batches
 from tests.papers.laboratory import finish
+from tests.studies.tidy import one_value
 
 SEEDS = range(5)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
@@ -72,10 +73,8 @@ def test_a_record_says_what_pruning_by_its_score_costs(trained):
     group, start, end = trained
     examiner = Examiner(group, start, "cpu")
     records = examiner.records(end)[1]
-    assert len(records) == len(Units) * len(Score)
     model = group[1].model
-    for record, score in zip(records, Score, strict=False):
-        assert (record["units"], record["score"]) == ("neurons", score)
+    for score in Score:
         worth = examiner.scores(end, Units.NEURONS)[score]
         few = dict(end)
         for layer in (1, 2):
@@ -84,9 +83,15 @@ def test_a_record_says_what_pruning_by_its_score_costs(trained):
             few[f"w_o/{layer}"][1, order[: round(0.5 * model.hidden)]] = 0
         test = examiner.test
         loss = one_layer.hinge(layered.forward(model, few, test.x), test.labels)[1].mean()
-        assert record["loss_0.5"] == pytest.approx(float(loss), abs=1e-6)
-    assert {"loss_0", "loss_0.5", "flat"} <= set(records[-1])
-    assert "loss_0.1" not in records[-1]
+        found = one_value(records, "loss", "pruning", units="neurons", score=score, fraction=0.5)
+        assert found == pytest.approx(float(loss), abs=1e-6)
+    table = pd.DataFrame(records)
+    flat = table[table["measurement"] == "flat part"]
+    assert set(zip(flat["units"], flat["score"], strict=True)) == {(u, s) for u in Units for s in Score}
+    assert len(flat) == len(Units) * len(Score)
+    pruned = table[table["measurement"] == "pruning"]
+    assert set(pruned.loc[pruned["units"] == "heads", "fraction"]) == {0.5}
+    assert one_value(records, "loss", "whole") == pytest.approx(float(examiner.loss(end)[1]))
 
 
 FLAT = {
@@ -100,8 +105,8 @@ def world(claim, **changed):
     encoders = ["one layer"] if claim.experiment == "li2024/pruning" else ["plain", "full"]
     return pd.DataFrame(
         [
-            {"encoder": encoder, "units": units.value, "score": score.value, "seed": seed, "cell": f"{encoder}{seed}",
-             "trained": True, "flat": changed.get(score.name, flat)}
+            {"measurement": "flat part", "encoder": encoder, "units": units.value, "score": score.value, "seed": seed,
+             "cell": f"{encoder}{seed}", "trained": True, "flat": changed.get(score.name, flat)}
             for encoder in encoders for units in Units for score, flat in FLAT.items() for seed in SEEDS
         ]
     )  # fmt: skip
@@ -140,7 +145,7 @@ def smoke(tmp_path_factory):
 def test_the_smallest_scale_trains_and_tells_the_largest_from_the_smallest(smoke):
     table = smoke["li2024/pruning"]
     assert table["trained"].all()
-    assert set(table["units"]) == {"neurons"}
+    assert set(table["units"].dropna()) == {"neurons"}
     flat = table.groupby("score")["flat"].mean()
     assert flat[Score.MAGNITUDE] > flat[Score.RANDOM] > flat[Score.LARGEST]
 

@@ -4,7 +4,7 @@ import torch
 
 from rankscope.core.streams import stream
 from rankscope.ensembles.patterns import TRAINED
-from rankscope.lab import Experiment, Grid, Job, Scale, Verdict, judge
+from rankscope.lab import Experiment, Grid, Job, Origin, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import MODEL, TASK
 from rankscope.papers.li2024.trainer import OneLayerTrainer
@@ -12,8 +12,9 @@ from rankscope.studies import relevant
 from rankscope.studies.relevant.experiments import CLASSIFIER, voting
 from rankscope.studies.relevant.measurement import RANKS, Examiner
 from rankscope.studies.relevant.trainer import VoteTrainer
-from rankscope.training.sgd import Sgd
+from rankscope.training.sgd import Sgd, Trajectory
 from tests.papers.laboratory import finish
+from tests.studies.tidy import changed, one_value
 
 TRAINER = VoteTrainer()
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in relevant.CLAIMS}
@@ -61,17 +62,23 @@ def test_planted_updates_are_measured():
         tail = torch.full((rank,), 0.5)
         tail[0] = 1.0
         after[name] = before[name] + left * tail @ right.mT
-    for record in examiner.records(7, after):
-        assert [record[f"rank_{letter}"] for letter in "qkvo"] == [4, 3, 1, 5]
-        assert record["least_q"] == pytest.approx(0.5, rel=1e-3)
-        assert record["gap_q"] > 1e3
-        assert record["gap_o"] == pytest.approx(1.0, rel=1e-3)
-        assert record["energy_v"] == 1
-        assert record["loss_rank_5"] == pytest.approx(record["loss"], abs=1e-5)
-        assert record["loss_rank_1"] != pytest.approx(record["loss"], abs=1e-4)
-        assert (record["step"], record["relevant_patterns"], record["classes"]) == (7, 4, 4)
+    flat = torch.linspace(1.0, 0.0, 20).unsqueeze(1).expand(-1, 2)
+    for records in examiner.records(Trajectory(flat, {0: before, 7: after})):
+        ranks = [one_value(records, "numerical_rank", "update", matrix=letter) for letter in "qkvo"]
+        assert ranks == [4, 3, 1, 5]
+        assert one_value(records, "least", "update", matrix="q") == pytest.approx(0.5, rel=1e-3)
+        assert one_value(records, "gap", "update", matrix="q") > 1e3
+        assert one_value(records, "gap", "update", matrix="o") == pytest.approx(1.0, rel=1e-3)
+        assert one_value(records, "energy_rank", "update", matrix="v") == 1
+        loss = one_value(records, "loss", "whole")
+        assert one_value(records, "loss", "truncation", rank=5) == pytest.approx(loss, abs=1e-5)
+        assert one_value(records, "loss", "truncation", rank=1) != pytest.approx(loss, abs=1e-4)
+        for record in records:
+            assert (record["step"], record["relevant_patterns"], record["classes"]) == (7, 4, 4)
     back = {**after, "w_q": before["w_q"], "w_k": before["w_k"]}
-    assert examiner.truncation(after)["loss_attention_back"].tolist() == examiner.loss(back).tolist()
+    taken = one_value(records, "loss", "attention taken back")
+    assert taken == pytest.approx(examiner.loss(back)[1].item(), abs=1e-6)
+    assert taken != pytest.approx(loss, abs=1e-5)
 
 
 def world(experiment):
@@ -80,37 +87,38 @@ def world(experiment):
     rows = []
     for patterns, classes in votes:
         ranks = dict.fromkeys("qk", patterns) | dict.fromkeys("vo", classes)
-        rows += [
-            {
-                "seed": seed, "cell": f"{patterns}-{classes}-{seed}", "vote": f"{patterns} in {classes}",
-                "relevant_patterns": patterns, "classes": classes, "loss": 0.01,
-                **{f"rank_{letter}": rank for letter, rank in ranks.items()},
-                **{f"gap_{letter}": 30.0 for letter in "qkvo"},
-                **{f"loss_rank_{rank}": 0.01 if rank >= patterns else 0.2 for rank in RANKS},
-                "loss_attention_back": 0.011, "first_rank_o": patterns,
-                "update_separation": 0.9, "update_small_fraction": 0.35, "o_separation": 0.7, "o_small_fraction": 0.4,
-            }
-            for seed in range(4)
+        point = {"vote": f"{patterns} in {classes}", "relevant_patterns": patterns, "classes": classes}
+        measured = [
+            {"measurement": "whole", "loss": 0.01},
+            *({"measurement": "truncation", "rank": rank, "loss": 0.01 if rank >= patterns else 0.2} for rank in RANKS),
+            *({"measurement": "update", "matrix": m, "numerical_rank": rank, "gap": 30.0} for m, rank in ranks.items()),
+            *({"measurement": "first update", "matrix": m, "numerical_rank": patterns if m == "o" else 1} for m in "qkvo"),
+            {"measurement": "neurons", "of": "update", "separation": 0.9, "small_fraction": 0.35},
+            {"measurement": "neurons", "of": "o", "separation": 0.7, "small_fraction": 0.05 * patterns},
         ]  # fmt: skip
+        rows += [
+            {"seed": seed, "cell": f"{patterns}-{classes}-{seed}", **point, **row}
+            for seed in range(4)
+            for row in measured
+        ]
     return pd.DataFrame(rows)
 
 
-def wrong_at(column, value, patterns):
-    return lambda table: table.assign(
-        **{column: table[column].where(table["relevant_patterns"] != patterns, value)}
-    )
-
-
 COUNTEREXAMPLES = {
-    **{f"relevant-{letter}": wrong_at(f"rank_{letter}", 4, 5) for letter in "qkvo"},
-    "relevant-truncation": wrong_at("loss_rank_5", 0.1, 5),
-    "relevant-truncation-less": wrong_at("loss_rank_2", 0.02, 3),
-    "relevant-small": wrong_at("update_separation", 0.7, 3),
-    "relevant-small-same": lambda table: table.assign(update_small_fraction=0.7 / table["relevant_patterns"]),
-    "relevant-first": wrong_at("first_rank_o", 4, 5),
-    "classes-attention": wrong_at("rank_k", 4, 8),
-    "classes-readout-classes": wrong_at("rank_v", 8, 8),
-    "classes-first": wrong_at("first_rank_o", 2, 4),
+    **{
+        f"relevant-{letter}": changed("numerical_rank", 4, "update", matrix=letter, relevant_patterns=5)
+        for letter in "qkvo"
+    },
+    "relevant-truncation": changed("loss", 0.1, "truncation", rank=5, relevant_patterns=5),
+    "relevant-truncation-less": changed("loss", 0.02, "truncation", rank=2, relevant_patterns=3),
+    "relevant-small": changed("separation", 0.7, "neurons", of="update", relevant_patterns=3),
+    "relevant-small-same": changed(
+        "small_fraction", lambda table: 0.7 / table["relevant_patterns"], "neurons", of="update"
+    ),
+    "relevant-first": changed("numerical_rank", 4, "first update", matrix="o", relevant_patterns=5),
+    "classes-attention": changed("numerical_rank", 4, "update", matrix="k", relevant_patterns=8),
+    "classes-readout-classes": changed("numerical_rank", 8, "update", matrix="v", relevant_patterns=8),
+    "classes-first": changed("numerical_rank", 2, "first update", matrix="o", relevant_patterns=4),
 }
 
 
@@ -123,15 +131,13 @@ def test_a_claim_holds_in_its_world_and_fails_in_another(name):
 
 
 def test_a_gap_that_closes_fails_the_rank():
-    assert (
-        judge(BY_ID["relevant-v"], wrong_at("gap_v", 3.0, 3)(world("li2024/relevant"))).verdict
-        is Verdict.FAILS
-    )
+    closed = changed("gap", 3.0, "update", matrix="v", relevant_patterns=3)(world("li2024/relevant"))
+    assert judge(BY_ID["relevant-v"], closed).verdict is Verdict.FAILS
 
 
 def test_the_abstract_and_the_finding_beyond_it_contradict_each_other():
     table = world("li2024/classes")
-    patterns = table.assign(rank_v=table["relevant_patterns"], rank_o=table["relevant_patterns"])
+    patterns = changed("numerical_rank", lambda table: table["relevant_patterns"], "update")(table)
     assert judge(BY_ID["classes-readout"], table).verdict is Verdict.FAILS
     assert judge(BY_ID["classes-readout"], patterns).verdict is Verdict.HOLDS
     assert set(BY_ID) == {*COUNTEREXAMPLES, "classes-readout"}
@@ -148,6 +154,12 @@ def test_every_claim_has_its_experiment_and_every_figure_is_made(tmp_path):
     only = Results({"li2024/relevant": tables["li2024/relevant"]}, arrays)
     assert len(relevant.figures(only)) == 4
     assert relevant.figures(Results({}, arrays)) == []
+
+
+def test_the_abstracts_own_statement_is_told_from_what_goes_beyond_it():
+    ours = {name for name, claim in BY_ID.items() if claim.origin is Origin.READING}
+    assert ours == {*(f"relevant-{letter}" for letter in "qkvo"), "classes-attention", "classes-readout"}
+    assert all(claim.origin in (Origin.READING, Origin.BEYOND) for claim in BY_ID.values())
 
 
 def test_every_pattern_wins_equally_often_in_a_batch():

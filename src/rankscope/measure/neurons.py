@@ -57,6 +57,12 @@ def separation(
     return share * (1 - share) * (above - below).square() / size.double().var(-1, correction=0)
 
 
+def two_groups(size: Float[Tensor, "member hidden"]) -> dict[str, Float[Tensor, " member"]]:
+    """The share of the neurons in the lower of two groups, and how far the groups are apart."""
+    large = large_neurons(size)
+    return {"small_fraction": 1 - large.to(size.dtype).mean(-1), "separation": separation(size, large)}
+
+
 def without(
     parts: Float[Tensor, "member sample hidden"], gone: Bool[Tensor, "member hidden"]
 ) -> Float[Tensor, "member sample"]:

@@ -8,68 +8,88 @@ from rankscope.lab.paper import Results
 from rankscope.studies.real import CLAIMS, figures
 from rankscope.studies.real.measurement import FRACTIONS, RANKS
 from rankscope.studies.real.training import Optimizer
+from tests.studies.tidy import changed
 
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
 
-PAPER = {
-    "classes": 2,
-    "accuracy": 0.9,
-    "median_gap": 12.0,
-    "median_energy@0.90": 2.0,
-    "median_signal_rank": 2.0,
-    "median_signal_rank_bf16": 2.0,
-    "update_separation": 0.9,
-    "update_small_fraction": 0.4,
-    **{f"accuracy_rank_{rank}": (0.7, 0.8, 0.9)[min(rank, 2)] for rank in RANKS},
-    **{f"accuracy_smallest_{share:g}": 0.9 if share <= 0.4 else 0.8 for share in FRACTIONS},
-    **{f"accuracy_largest_{share:g}": 0.9 - share / 2 for share in FRACTIONS},
-}
+
+def energy(part, layer, rank):
+    return {
+        "measurement": "energy rank",
+        "share": 0.9,
+        "part": part,
+        "layer": layer,
+        "energy_rank": float(rank),
+    }
+
+
+def paper(classes=2):
+    """The rows of a cell in the paper's world: ranks follow the classes, and neurons fall into two groups."""
+    kept = {rank: 0.9 if rank >= classes else 0.8 if 0 < rank == classes - 1 else 0.7 for rank in RANKS}
+    return [
+        {"measurement": "whole", "accuracy": 0.9},
+        *({"measurement": "truncation", "rank": rank, "accuracy": accuracy} for rank, accuracy in kept.items()),
+        *(
+            {"measurement": "pruning", "order": "smallest", "fraction": f, "accuracy": 0.9 if f <= 0.4 else 0.8}
+            for f in FRACTIONS
+        ),
+        *(
+            {"measurement": "pruning", "order": "largest", "fraction": f, "accuracy": 0.9 - f / 2} for f in FRACTIONS
+        ),
+        {"measurement": "update", "stored": "float32", "signal_rank": 2.0, "gap": 12.0},
+        {"measurement": "update", "stored": "bfloat16", "signal_rank": 2.0},
+        energy("all", "all", classes),
+        {**energy("all", "all", 50.0), "share": 0.95},
+        *(energy(part, "all", 8.0) for part in ("Q", "K")),
+        *(energy(part, "all", classes) for part in ("V", "O")),
+        *(energy(part, "last", classes) for part in ("O", "down")),
+        {"measurement": "neurons", "of": "update", "separation": 0.9, "small_fraction": 0.4},
+    ]  # fmt: skip
+
 
 COUNTEREXAMPLES = {
-    "gap": {"median_gap": 1.6},
-    "energy": {"median_energy@0.90": 6.0},
-    "signal": {"median_signal_rank": 384.0},
-    "stored": {"median_signal_rank_bf16": 1.0},
-    "rank-2": {"accuracy_rank_2": 0.85},
-    "rank-1": {"accuracy_rank_1": 0.9},
-    "sparse": {"update_separation": 0.6},
-    "smallest": {"accuracy_smallest_0.4": 0.85},
-    "largest": {"accuracy_largest_0.4": 0.9},
+    "gap": changed("gap", 1.6, "update", stored="float32"),
+    "energy": changed("energy_rank", 6.0, "energy rank", share=0.9, part="all"),
+    "signal": changed("signal_rank", 384.0, "update", stored="float32"),
+    "stored": changed("signal_rank", 1.0, "update", stored="bfloat16"),
+    "rank-2": changed("accuracy", 0.85, "truncation", rank=2),
+    "rank-1": changed("accuracy", 0.9, "truncation", rank=1),
+    "sparse": changed("separation", 0.6, "neurons"),
+    "smallest": changed("accuracy", 0.85, "pruning", order="smallest", fraction=0.4),
+    "largest": changed("accuracy", 0.9, "pruning", order="largest", fraction=0.4),
 }
-
 
 OF_CLASSES = {
-    "classes": {8: {"median_energy@0.90": 3.0}},
-    "parts": {8: {"energy@0.90_V": 3.0}},
-    "last": {8: {"last_energy@0.90_down": 3.0}},
-    "rank-classes": {8: {"accuracy_rank_8": 0.85}},
-    "rank-half": {8: {"accuracy_rank_4": 0.9}},
+    "classes": changed("energy_rank", 3.0, "energy rank", share=0.9, part="all", classes=8),
+    "parts": changed("energy_rank", 3.0, "energy rank", part="V", layer="all", classes=8),
+    "last": changed("energy_rank", 3.0, "energy rank", part="down", layer="last", classes=8),
+    "rank-classes": changed("accuracy", 0.85, "truncation", rank=8, classes=8),
+    "rank-half": changed("accuracy", 0.9, "truncation", rank=4, classes=8),
 }
 
 
-def rows(optimizer, changes):
-    return [{"optimizer": optimizer, "seed": seed, **PAPER, **changes} for seed in range(5)]
-
-
-def world(optimizer, **changes):
-    """Five seeds in the paper's world, apart from the changes; the other optimizer does whatever is wrong."""
-    other = next(kind.value for kind in Optimizer if kind.value != optimizer)
+def cells(optimizer, rows, classes=2):
     return pd.DataFrame(
-        [*rows(optimizer, changes), *rows(other, {**dict.fromkeys(PAPER, 0.0), "classes": 2})]
-    )
+        [
+            {"optimizer": optimizer, "seed": seed, "cell": f"{optimizer}-{classes}-{seed}", "classes": classes, **row}
+            for seed in range(5)
+            for row in rows
+        ]
+    )  # fmt: skip
 
 
-def world_of_classes(optimizer, changes):
-    """The same world with ranks that follow 2, 4 and 8 classes, apart from the changes at some of them."""
-    found = []
-    for classes in (2, 4, 8):
-        follow = {f"accuracy_rank_{rank}": 0.9 if rank >= classes else 0.7 for rank in RANKS}
-        ranks = {"Q": 8.0, "K": 8.0, "V": classes, "O": classes}
-        follow |= {f"energy@0.90_{part}": float(rank) for part, rank in ranks.items()}
-        follow |= {f"last_energy@0.90_{part}": float(classes) for part in ("O", "down")}
-        follow |= {"classes": classes, "median_energy@0.90": float(classes)}
-        found += rows(optimizer, {**follow, **changes.get(classes, {})})
-    return pd.DataFrame(found)
+def world(optimizer, change=lambda table: table, classes=2):
+    """Five seeds in the paper's world, apart from the change; the other optimizer does whatever is wrong."""
+    other = next(kind.value for kind in Optimizer if kind.value != optimizer)
+    wrong = cells(other, paper(), classes)
+    measured = wrong.columns.intersection(["accuracy", "signal_rank", "gap", "energy_rank", "separation"])
+    wrong[measured] = wrong[measured].where(wrong[measured].isna(), 0.0)
+    return pd.concat([change(cells(optimizer, paper(), classes)), wrong], ignore_index=True)
+
+
+def world_of_classes(optimizer):
+    """The same world with 2, 4 and 8 classes."""
+    return pd.concat([cells(optimizer, paper(count), count) for count in (2, 4, 8)], ignore_index=True)
 
 
 @pytest.mark.parametrize("optimizer", [kind.value for kind in Optimizer])
@@ -78,8 +98,8 @@ def world_of_classes(optimizer, changes):
 def test_a_claim_holds_in_the_papers_world_and_fails_in_another(name, subject, optimizer):
     claim = BY_ID[f"{subject}-{name}-{optimizer.lower()}"]
     assert judge(claim, world(optimizer)).verdict is Verdict.HOLDS
-    assert judge(claim, world(optimizer, **COUNTEREXAMPLES[name])).verdict is Verdict.FAILS
-    more = pd.concat([world(optimizer), world(optimizer, **COUNTEREXAMPLES[name], classes=8)])
+    assert judge(claim, world(optimizer, COUNTEREXAMPLES[name])).verdict is Verdict.FAILS
+    more = pd.concat([world(optimizer), world(optimizer, COUNTEREXAMPLES[name], classes=8)])
     assert judge(claim, more).verdict is Verdict.HOLDS, "only two classes are asked for"
 
 
@@ -87,30 +107,33 @@ def test_a_claim_holds_in_the_papers_world_and_fails_in_another(name, subject, o
 @pytest.mark.parametrize("name", OF_CLASSES)
 def test_a_claim_on_classes_holds_where_ranks_follow_them_and_fails_elsewhere(name, optimizer):
     claim = BY_ID[f"digits-{name}-{optimizer.lower()}"]
-    assert judge(claim, world_of_classes(optimizer, {})).verdict is Verdict.HOLDS
-    assert judge(claim, world_of_classes(optimizer, OF_CLASSES[name])).verdict is Verdict.FAILS
+    table = world_of_classes(optimizer)
+    assert judge(claim, table).verdict is Verdict.HOLDS
+    assert judge(claim, OF_CLASSES[name](table)).verdict is Verdict.FAILS
 
 
 def test_ranks_of_queries_and_keys_must_stay():
-    grown = {classes: {"energy@0.90_K": float(classes)} for classes in (2, 4, 8)}
-    assert judge(BY_ID["digits-parts-sgd"], world_of_classes("SGD", grown)).verdict is Verdict.FAILS
+    grown = changed("energy_rank", lambda table: table["classes"], "energy rank", part="K")
+    assert judge(BY_ID["digits-parts-sgd"], grown(world_of_classes("SGD"))).verdict is Verdict.FAILS
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "change"),
     [
-        ("sparse", {"update_small_fraction": 0.9}),
-        ("smallest", {"accuracy_smallest_0.2": 0.85}),
-        ("largest", {"accuracy_smallest_0.4": 0.7}),
+        ("sparse", changed("small_fraction", 0.9, "neurons")),
+        ("smallest", changed("accuracy", 0.85, "pruning", order="smallest", fraction=0.2)),
+        ("largest", changed("accuracy", 0.7, "pruning", order="smallest", fraction=0.4)),
     ],
 )
-def test_no_part_of_a_statement_is_left_out(name, changes):
-    assert judge(BY_ID[f"real-{name}-sgd"], world("SGD", **changes)).verdict is Verdict.FAILS
+def test_no_part_of_a_statement_is_left_out(name, change):
+    assert judge(BY_ID[f"real-{name}-sgd"], world("SGD", change)).verdict is Verdict.FAILS
 
 
 @pytest.mark.parametrize("name", ["rank-2", "rank-1"])
 def test_where_nothing_was_learned_truncation_decides_nothing(name):
-    judgement = judge(BY_ID[f"real-{name}-sgd"], world("SGD", accuracy_rank_0=0.88, **COUNTEREXAMPLES[name]))
+    nothing = changed("accuracy", 0.88, "truncation", rank=0)
+    table = world("SGD", lambda table: nothing(COUNTEREXAMPLES[name](table)))
+    judgement = judge(BY_ID[f"real-{name}-sgd"], table)
     assert judgement.verdict is Verdict.UNDECIDED
     assert judgement.how.startswith("Nothing can be said unless this holds: accuracy that the update adds")
 

@@ -23,6 +23,7 @@ from rankscope.studies.real.training import (
     shuffled,
 )
 from tests.command_line import call
+from tests.studies.tidy import one_value
 from tests.zoo import build
 
 
@@ -73,13 +74,17 @@ def test_everything_is_measured_on_what_was_planted(tiny):
     classifier, start, batch = tiny
     calls = []
     outcome = examine(classifier, start, [batch], tick=lambda: calls.append(1))
-    (record,) = outcome.records
-    assert record["accuracy"] == record["accuracy_rank_2"] == record["accuracy_rank_32"] == 1.0
-    assert record["loss_rank_2"] == pytest.approx(record["loss"], rel=1e-4)
-    assert record["accuracy_rank_0"] < 1.0
-    assert record["median_energy@0.90"] <= 2
-    assert record["median_signal_rank"] == record["median_signal_rank_bf16"] == 2
-    assert record["median_gap"] > 1000
+    records = outcome.records
+    assert one_value(records, "accuracy", "whole") == 1.0
+    assert [one_value(records, "accuracy", "truncation", rank=rank) for rank in (2, 32)] == [1.0, 1.0]
+    loss = one_value(records, "loss", "whole")
+    assert one_value(records, "loss", "truncation", rank=2) == pytest.approx(loss, rel=1e-4)
+    assert one_value(records, "accuracy", "truncation", rank=0) < 1.0
+    assert one_value(records, "energy_rank", "energy rank", share=0.9, part="all", layer="all") <= 2
+    assert one_value(records, "signal_rank", "update", stored="float32") == 2
+    assert one_value(records, "signal_rank", "update", stored="bfloat16") == 2
+    assert one_value(records, "gap", "update", stored="float32") > 1000
+    assert all(record["classes"] == 2 for record in records)
     assert (
         outcome.arrays["signal_rank"].tolist()
         == [[2.0] * len(PARTS)] * classifier.encoder.config.num_hidden_layers
@@ -98,12 +103,17 @@ def test_ranks_are_told_by_part_and_of_the_last_layer(tiny):
     generator = stream(0, "more")
     with torch.no_grad():
         classifier.encoder.get_parameter(name).add_(torch.randn(start[name].shape, generator=generator))
-    (record,) = (outcome := examine(classifier, start, [batch])).records
+    outcome = examine(classifier, start, [batch])
     first, last = outcome.arrays["energy@0.90"][:, PARTS.index("V")].tolist()
     assert first <= 2 < last
-    assert record["last_energy@0.90_V"] == last
-    assert record["energy@0.90_V"] == (first + last) / 2
-    assert record["last_energy@0.90_O"] <= 2
+    ranks = {
+        (record["part"], record["layer"]): record["energy_rank"]
+        for record in outcome.records
+        if record["measurement"] == "energy rank" and record["share"] == 0.9
+    }
+    assert ranks["V", "last"] == last
+    assert ranks["V", "all"] == (first + last) / 2
+    assert ranks["O", "last"] <= 2
 
 
 def test_scores_are_means_over_all_sentences(tiny):
@@ -180,8 +190,8 @@ def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
     done = []
     (first,) = experiment.trainer.run([cell], Job(tick=lambda: done.append(1)))
     assert len(done) == experiment.trainer.steps(cell)
-    assert 0 <= first.records[0]["accuracy"] <= 1
-    assert first.records[0]["median_signal_rank"] > 2
+    assert 0 <= one_value(first.records, "accuracy", "whole") <= 1
+    assert one_value(first.records, "signal_rank", "update", stored="float32") > 2
     assert first.arrays["energy@0.90"].shape == (1, len(PARTS))
     (again,) = experiment.trainer.run([cell], Job())
     assert again.records == first.records

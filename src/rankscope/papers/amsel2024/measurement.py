@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.core.streams import Split
 from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Positions, Weights, key_query_products
 from rankscope.lab.experiment import Scalar

@@ -1,20 +1,18 @@
 """The figures of encoders: ranks, what truncation and pruning cost, and the small neurons."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
 from rankscope.figures.figure import Colours, Figure, HeatMap, Panel, Series, curve
 from rankscope.lab.paper import Results
+from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.papers.li2024.claims import TWO_GROUPS
-from rankscope.studies.depth.claims import MOVES, RANKS, trained, whole
+from rankscope.studies.depth.claims import MOVES, last_layer, trained
 from rankscope.studies.depth.experiments import FULL, MODEL, PLAIN, WIRINGS
-from rankscope.studies.depth.measurement import HEAD_FRACTIONS, KINDS, NEURON_FRACTIONS, ORDERS
+from rankscope.studies.depth.measurement import KINDS, ORDERS
 
 GREEK = {letter: f"ΔW_{letter.upper()}" for letter in KINDS.values()}
 NAMES = {PLAIN: "no residuals, no norms", FULL: "residuals and norms"}
-PRUNED = {"neurons": NEURON_FRACTIONS, "heads": HEAD_FRACTIONS, "both": HEAD_FRACTIONS}
 NOT_MOVED = "A dash: it did not move, the layer has no such matrix, or nothing trained."
 
 
@@ -24,7 +22,7 @@ def figures(results: Results) -> list[Figure]:
     if "li2024/depth" in results.tables:
         table = results.tables["li2024/depth"]
         made += [_ranks(table), _updates(table), _neurons(table)]
-        made += [_pruning(table, units, fractions) for units, fractions in PRUNED.items()]
+        made += [_pruning(table, units) for units in ("neurons", "heads", "both")]
     if "li2024/depth-wiring" in results.tables:
         made.append(_wiring(results.tables["li2024/depth-wiring"]))
     return made
@@ -66,18 +64,19 @@ def _map(
 
 def _ranks(table: pd.DataFrame) -> Figure:
     deepest = table["layers"].max()
+    rows = rows_of(table, "update")
     panels = []
     for wiring, name in NAMES.items():
-        part = table[table["wiring"] == wiring]
-        greatest = part[RANKS].max(axis=1).where(part["trained"].astype(bool))
-        by_cell = greatest.groupby([part["layers"], part["heads"], part["seed"]]).max()
+        part = rows[rows["wiring"] == wiring]
+        known = part["energy_rank"].where(part["trained"].astype(bool))
+        by_cell = known.groupby([part["layers"], part["heads"], part["seed"]]).max()
         mean = by_cell.groupby(level=[0, 1]).mean().unstack()
         partly = by_cell.isna().groupby(level=[0, 1]).any().unstack()
         panels.append(_map(f"greatest of all ΔW; {name}", "heads", "layers", mean, partly))
     for wiring, name in NAMES.items():
-        part = trained(table[(table["wiring"] == wiring) & (table["layers"] == deepest)])
-        each = part.groupby("layer")[RANKS].mean().reindex(range(1, deepest + 1))
-        named = each.set_axis(list(GREEK.values()), axis=1)
+        part = trained(rows[(rows["wiring"] == wiring) & (rows["layers"] == deepest)])
+        each = part.groupby(["layer", "matrix"])["energy_rank"].mean().unstack()
+        named = each.reindex(index=range(1, deepest + 1), columns=list(GREEK)).rename(columns=GREEK)
         panels.append(_map(f"{deepest} layers, all numbers of heads; {name}", "matrix", "layer", named))
     return Figure(
         id="li2024-depth-rank",
@@ -92,15 +91,10 @@ def _ranks(table: pd.DataFrame) -> Figure:
 
 
 def _wiring(table: pd.DataFrame) -> Figure:
-    rows = trained(table)
-    parts: dict[str, pd.Series[float]] = {}
-    for layer in sorted(table["layer"].unique()):
-        means = rows[rows["layer"] == layer].groupby("wiring")[RANKS].mean().reindex(list(WIRINGS))
-        parts |= {
-            f"{name}, layer {layer}": means[column]
-            for column, name in zip(RANKS, GREEK.values(), strict=True)
-        }
-    named = pd.DataFrame(parts).drop(columns=f"{GREEK['p']}, layer 2")
+    rows = rows_of(table, "update").astype({"layer": int})
+    rows = rows.assign(place=rows["matrix"].map(GREEK) + ", layer " + rows["layer"].astype(str))
+    means = trained(rows).groupby(["wiring", "place"])["energy_rank"].mean().unstack()
+    named = means.reindex(index=list(WIRINGS), columns=list(dict.fromkeys(rows["place"])))
     return Figure(
         id="li2024-depth-wiring",
         title="Two layers of one head: residuals and norms apart",
@@ -113,21 +107,21 @@ def _wiring(table: pd.DataFrame) -> Figure:
 
 
 def _updates(table: pd.DataFrame) -> Figure:
-    rows, deepest = whole(table), table["layers"].max()
-    deep = trained(table)
-    deep = deep[deep["layers"] == deepest]
+    deepest = table["layers"].max()
+    truncated, whole = trained(rows_of(table, "truncation")), trained(rows_of(table, WHOLE))
+    updates = trained(rows_of(table, "update", layers=deepest)).astype({"layer": int})
     panels = []
     for wiring, name in NAMES.items():
-        part = rows[rows["wiring"] == wiring]
-        cut = [_over_heads(f"rank {rank}", part, "layers", f"loss_rank_{rank}") for rank in (1, 2)]
-        full = _over_heads("as trained", part, "layers", "loss")
+        part = truncated[truncated["wiring"] == wiring]
+        cut = [_over_heads(f"rank {rank}", part[part["rank"] == rank], "layers", "loss") for rank in (1, 2)]
+        full = _over_heads("as trained", whole[whole["wiring"] == wiring], "layers", "loss")
         panels.append(
             Panel(f"every ΔW truncated; {name}", "layers", "hinge loss",
                   [*cut, Series(full.name, full.x, full.y, paper=True)])
         )  # fmt: skip
     moved = [
-        _over_heads(f"{GREEK[letter]}, {name}", deep[deep["wiring"] == wiring], "layer", f"moved_{letter}")
-        for wiring, name in NAMES.items()
+        _over_heads(f"{GREEK[letter]}, {name}", part[part["matrix"] == letter], "layer", "moved")
+        for part, name in ((updates[updates["wiring"] == wiring], name) for wiring, name in NAMES.items())
         for letter in ("q", "v")
     ]
     return Figure(
@@ -146,17 +140,17 @@ def _updates(table: pd.DataFrame) -> Figure:
 
 
 def _neurons(table: pd.DataFrame) -> Figure:
-    rows = trained(table)
-    places = (("first", rows["layer"] == 1), ("last", rows["layer"] == rows["layers"]))
+    rows = trained(rows_of(table, "neurons"))
+    places = (("first", rows[rows["layer"] == 1]), ("last", last_layer(rows)))
 
     def drawn(column: str) -> list[Series]:
         return [
-            _over_heads(f"{place}, {name}", rows[chosen & (rows["wiring"] == wiring)], "layers", column)
+            _over_heads(f"{place}, {name}", chosen[chosen["wiring"] == wiring], "layers", column)
             for place, chosen in places
             for wiring, name in ((PLAIN, "plain"), (FULL, "with both"))
         ]
 
-    apart = drawn("update_separation")
+    apart = drawn("separation")
     limit = Series("two groups", apart[0].x, [TWO_GROUPS] * len(apart[0].x), paper=True)
     return Figure(
         id="li2024-depth-neurons",
@@ -168,30 +162,24 @@ def _neurons(table: pd.DataFrame) -> Figure:
         "no two groups.",
         panels=(
             Panel("variance between the two groups", "layers", "share of the variance", [*apart, limit]),
-            Panel(
-                "neurons in the lower group",
-                "layers",
-                "fraction of the neurons",
-                drawn("update_small_fraction"),
-            ),
+            Panel("neurons in the lower group", "layers", "fraction of the neurons", drawn("small_fraction")),
         ),
         experiments=("li2024/depth",),
     )
 
 
-def _pruning(table: pd.DataFrame, units: str, fractions: Sequence[float]) -> Figure:
+def _pruning(table: pd.DataFrame, units: str) -> Figure:
     most = table["heads"].max()
-    rows = whole(table)
+    rows = trained(table[table["heads"] == most])
     what = "neurons and heads" if units == "both" else units
 
     def panel(wiring: str, layers: int) -> Panel:
-        part = rows[(rows["wiring"] == wiring) & (rows["heads"] == most) & (rows["layers"] == layers)]
+        part = rows[(rows["wiring"] == wiring) & (rows["layers"] == layers)]
         series = []
         for order in ORDERS:
-            columns = {0.0: "loss", **{f: f"loss_{order}_{units}_{f:g}" for f in fractions}}
-            points = [pd.DataFrame({"fraction": f, "loss": part[column]}) for f, column in columns.items()]
+            points = with_whole(part, rows_of(part, "pruning", units=units, order=order), fraction=0.0)
             name = "at random" if order == "random" else f"{order} first"
-            series.append(curve(name, pd.concat(points), "fraction", "loss"))
+            series.append(curve(name, points, "fraction", "loss"))
         title = f"{layers} layer{'' if layers == 1 else 's'}; {NAMES[wiring]}"
         return Panel(title, f"fraction of {what} removed in every layer", "hinge loss", series)
 

@@ -1,11 +1,11 @@
-"""What is measured on a trained group of encoders: a record for each layer.
+"""What is measured on a trained group of encoders, as tidy rows.
 
-Columns of a layer: how far each matrix has moved, the measured rank of its ΔW, and the groups that the neurons fall into.
-Columns of the whole encoder, the same in the records of all its layers: the test loss, as trained, with every ΔW
-truncated, and with neurons, heads or both removed.
+Of every matrix of every layer: how far it has moved, and the measured rank of its ΔW. Of every layer: the groups that the
+neurons fall into. Of the whole encoder: the test loss as trained, with every ΔW truncated, and with neurons, heads or both
+removed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,12 +16,12 @@ from rankscope.ensembles import layered
 from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
-from rankscope.lab.experiment import Scalar
+from rankscope.lab.tidy import MEASUREMENT, WHOLE, Measured, Record, by_member
 from rankscope.linalg.spectrum import energy_rank
 from rankscope.measure import scores
-from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation
+from rankscope.measure.neurons import Order, magnitudes, pruned_mask, two_groups
 from rankscope.measure.updates import update_factors, with_update_rank
-from rankscope.papers.li2024.measurement import CONVERGED_LOSS, LETTERS, Columns
+from rankscope.papers.li2024.measurement import CONVERGED_LOSS, LETTERS
 from rankscope.tasks.patterns import PatternBatch, batches
 
 KINDS = {**LETTERS, "w_p": "p"}
@@ -39,15 +39,13 @@ ORDERS = ("smallest", "random", "largest")
 TEST_SAMPLES = 128
 
 
-def measured(
-    cells: Sequence[Cell], start: Weights, end: Weights, device: str
-) -> list[list[dict[str, Scalar]]]:
+def measured(cells: Sequence[Cell], start: Weights, end: Weights, device: str) -> list[list[Record]]:
     """The records of each member of a group."""
     return Examiner(cells, start, device).records(end)
 
 
-class Examiner:
-    """Holds a group's start and test set, and measures its trained weights."""
+class HeldOut:
+    """Holds a group's start and test set."""
 
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
         self.model, self.start = cells[0].model, start
@@ -56,90 +54,83 @@ class Examiner:
             batches(self.tasks, self.seeds, split=Split.TEST, steps=1, batch=TEST_SAMPLES, device=device)
         )
 
-    @property
-    def layers(self) -> range:
-        """1, the first, to the last."""
-        return range(1, self.model.layers + 1)
-
-    def records(self, weights: Weights) -> list[list[dict[str, Scalar]]]:
-        """The records of each member, one a layer."""
-        loss = self.loss(weights)
-        whole = {"loss": loss, **self.truncation(weights), **self.pruning(weights)}
-        rows = [whole | self.ranks(weights, layer) | self.neurons(weights, layer) for layer in self.layers]
-        plain = [{name: values.double().tolist() for name, values in row.items()} for row in rows]
-        return [
-            [
-                {
-                    "layer": layer,
-                    "trained": bool(loss[member] <= CONVERGED_LOSS),
-                    **{name: values[member] for name, values in row.items()},
-                }
-                for layer, row in zip(self.layers, plain, strict=True)
-            ]
-            for member in range(len(self.seeds))
-        ]
-
     def loss(self, weights: Weights) -> Float[Tensor, " member"]:
         """The mean hinge loss on the test set."""
         output = layered.forward(self.model, weights, self.test.x)
         return one_layer.hinge(output, self.test.labels).mean(-1)
 
-    def truncation(self, weights: Weights) -> Columns:
+    def recorded(self, loss: Float[Tensor, " member"], rows: Iterable[Measured]) -> list[list[Record]]:
+        """The records of each member, the first of the whole encoder; each says whether the encoder trained."""
+        members: list[Record] = [{"trained": bool(one <= CONVERGED_LOSS)} for one in loss]
+        return by_member(members, [({MEASUREMENT: WHOLE}, {"loss": loss}), *rows])
+
+
+class Examiner(HeldOut):
+    """Measures a group's trained weights."""
+
+    @property
+    def layers(self) -> range:
+        """1, the first, to the last."""
+        return range(1, self.model.layers + 1)
+
+    def records(self, weights: Weights) -> list[list[Record]]:
+        """The records of each member."""
+        rows = [
+            *self.truncation(weights),
+            *self.pruning(weights),
+            *(row for layer in self.layers for row in self.ranks(weights, layer)),
+            *(self.neurons(weights, layer) for layer in self.layers),
+        ]
+        return self.recorded(self.loss(weights), rows)
+
+    def truncation(self, weights: Weights) -> Iterator[Measured]:
         """The loss with every ΔW of every layer truncated."""
         factors = update_factors(self.start, weights, self.model.trained)
-        return {
-            f"loss_rank_{rank}": self.loss(with_update_rank(self.start, weights, factors, rank))
-            for rank in (1, 2)
-        }
+        for rank in (1, 2):
+            loss = self.loss(with_update_rank(self.start, weights, factors, rank))
+            yield {MEASUREMENT: "truncation", "rank": rank}, {"loss": loss}
 
-    def ranks(self, weights: Weights, layer: int) -> Columns:
+    def ranks(self, weights: Weights, layer: int) -> Iterator[Measured]:
         """How far each matrix of a layer has moved, ‖ΔW‖/‖W(0)‖, and the measured rank of its ΔW, heads stacked.
 
-        The rank is NaN for what has not moved, and both for the W_P that the last layer lacks.
+        The rank is NaN for what has not moved. The last layer has no W_P.
         """
-        columns: Columns = {}
         for kind, letter in KINDS.items():
             name = f"{kind}/{layer}"
-            moved = rank = torch.full((len(self.seeds),), torch.nan)
             if name in weights:
                 start = torch.linalg.matrix_norm(self.start[name]).cpu()
                 values = torch.linalg.svdvals((weights[name] - self.start[name]).cpu())
                 moved = torch.linalg.vector_norm(values, dim=-1) / start
                 rank = energy_rank(values, ENERGY).to(moved).where(moved >= MOVED, torch.nan)
-            columns |= {f"moved_{letter}": moved, f"rank_{letter}": rank}
-        return columns
+                yield (
+                    {MEASUREMENT: "update", "layer": layer, "matrix": letter},
+                    {"moved": moved, "energy_rank": rank},
+                )
 
-    def neurons(self, weights: Weights, layer: int) -> Columns:
+    def neurons(self, weights: Weights, layer: int) -> Measured:
         """The lower of two groups of ‖Δo_i‖: its share of the neurons, and how far the groups are apart."""
         size = magnitudes(weights[f"w_o/{layer}"] - self.start[f"w_o/{layer}"])
-        large = large_neurons(size)
-        return {
-            "update_small_fraction": 1 - large.to(size.dtype).mean(-1),
-            "update_separation": separation(size, large),
-        }
+        return {MEASUREMENT: "neurons", "layer": layer}, two_groups(size)
 
-    def pruning(self, weights: Weights) -> Columns:
+    def pruning(self, weights: Weights) -> Iterator[Measured]:
         """The loss with a fraction of the neurons, of the heads, or of both removed in every layer, in three orders.
 
         A neuron's size is ‖o_i‖ as in the paper, a head's is ‖W_V^h‖: both are what the unit answers with.
         """
-        columns: Columns = {}
         for order in ORDERS:
             for fraction in NEURON_FRACTIONS:
                 few = layered.without_neurons(weights, self.gone(weights, "neurons", fraction, order))
-                columns[f"loss_{order}_neurons_{fraction:g}"] = self.loss(few)
+                yield self._pruned("neurons", order, fraction, few)
             for fraction in HEAD_FRACTIONS:
-                if (fraction * self.model.heads) % 1:
-                    absent = torch.full((len(self.seeds),), torch.nan)
-                    columns[f"loss_{order}_heads_{fraction:g}"] = columns[
-                        f"loss_{order}_both_{fraction:g}"
-                    ] = absent
-                    continue
-                few = layered.without_heads(weights, self.gone(weights, "heads", fraction, order))
-                columns[f"loss_{order}_heads_{fraction:g}"] = self.loss(few)
-                few = layered.without_neurons(few, self.gone(weights, "neurons", fraction, order))
-                columns[f"loss_{order}_both_{fraction:g}"] = self.loss(few)
-        return columns
+                if (fraction * self.model.heads) % 1 == 0:
+                    few = layered.without_heads(weights, self.gone(weights, "heads", fraction, order))
+                    yield self._pruned("heads", order, fraction, few)
+                    few = layered.without_neurons(few, self.gone(weights, "neurons", fraction, order))
+                    yield self._pruned("both", order, fraction, few)
+
+    def _pruned(self, units: str, order: str, fraction: float, few: Weights) -> Measured:
+        at: Record = {MEASUREMENT: "pruning", "units": units, "order": order, "fraction": fraction}
+        return at, {"loss": self.loss(few)}
 
     def gone(
         self, weights: Weights, units: str, fraction: float, order: str

@@ -1,20 +1,21 @@
 """What remark 1 suggests for LoRA: held to the rank of the update from the start, training ends as it would in full."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Check, Checks, paper_claim
+from rankscope.lab import AtLeast, AtMost, Check, Checks, Claims, Origin
+from rankscope.lab.tidy import per_seed
 from rankscope.papers.li2024.claims import CLEARLY_WORSE
 from rankscope.papers.li2024.measurement import LIKE_FULL
-from rankscope.papers.li2024.scaling import per_seed
 from rankscope.studies.lora.experiments import FULL
 from rankscope.studies.lora.rates import CONVENTIONS
 
 MORE_STEPS = 1.25
 """How many times the steps of full training still count as about as many."""
+
+claims = CLAIMS = Claims("li2024", Origin.BEYOND)
 
 
 def compared(
@@ -39,20 +40,29 @@ def _loss_added(rank: int, bound: AtLeast | AtMost) -> Checks:
     return checks
 
 
-def _steps(rank: int) -> Checks:
-    def checks(table: pd.DataFrame) -> list[Check]:
-        return [
-            Check(
-                f"steps of rank {rank} over those of full training, {name}",
-                compared(rows(table), rank, "converged_step", np.divide),
-                AtMost(MORE_STEPS),
-            )
-            for name, rows in CONVENTIONS.items()
-        ]
-
-    return checks
+claims("lora-two", source="Remark 1, LoRA", value="rank 2 like full", experiment="lora", figure="lora",
+       says="Held to rank 2 from the start, training ends with the loss of full training.",
+       )(_loss_added(2, AtMost(LIKE_FULL)))  # fmt: skip
+claims("lora-one", source="Remark 1, LoRA", value="rank 1 clearly worse", experiment="lora", figure="lora",
+       says="Held to rank 1, below the number of patterns, it ends clearly worse.",
+       )(_loss_added(1, AtLeast(CLEARLY_WORSE)))  # fmt: skip
 
 
+@claims("lora-steps", source="Beyond the paper", value=f"≤ {MORE_STEPS:g} times the steps", experiment="lora", figure="lora",
+        says="Rank 2 takes about as many steps as full training, or fewer.")  # fmt: skip
+def _steps(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            f"steps of rank 2 over those of full training, {name}",
+            compared(rows(table), 2, "converged_step", np.divide),
+            AtMost(MORE_STEPS),
+        )
+        for name, rows in CONVENTIONS.items()
+    ]
+
+
+@claims("lora-parts", source="Beyond the paper", value="rank 2 like full", experiment="lora_parts", figure="lora-parts",
+        says="Rank 2 is enough, too, in W_Q, W_K and W_V alone, and in W_O alone.")  # fmt: skip
 def _parts(table: pd.DataFrame) -> list[Check]:
     return [
         Check(f"loss with rank 2 in {part} alone", per_seed(rows, "loss"), AtMost(CLEARLY_WORSE))
@@ -77,19 +87,9 @@ def _patterns(part: int, bound: AtLeast | AtMost) -> Checks:
     return checks
 
 
-_claim = partial(paper_claim, "li2024")
-
-CLAIMS = (
-    _claim("lora-two", "Remark 1, LoRA", "Held to rank 2 from the start, training ends with the loss of full training.",
-           "rank 2 like full", "lora", "lora", _loss_added(2, AtMost(LIKE_FULL))),
-    _claim("lora-one", "Remark 1, LoRA", "Held to rank 1, below the number of patterns, it ends clearly worse.",
-           "rank 1 clearly worse", "lora", "lora", _loss_added(1, AtLeast(CLEARLY_WORSE))),
-    _claim("lora-steps", "Beyond the paper", "Rank 2 takes about as many steps as full training, or fewer.",
-           f"≤ {MORE_STEPS:g} times the steps", "lora", "lora", _steps(2)),
-    _claim("lora-parts", "Beyond the paper", "Rank 2 is enough, too, in W_Q, W_K and W_V alone, and in W_O alone.",
-           "rank 2 like full", "lora_parts", "lora-parts", _parts),
-    _claim("lora-relevant", "Abstract, LoRA", "With k patterns, training held to rank k ends with the loss of full training.",
-           "rank k like full", "lora_relevant", "lora-relevant", _patterns(1, AtMost(LIKE_FULL))),
-    _claim("lora-relevant-less", "Abstract, LoRA", "With k patterns, training held to rank k/2 ends clearly worse.",
-           "rank < k clearly worse", "lora_relevant", "lora-relevant", _patterns(2, AtLeast(CLEARLY_WORSE))),
-)  # fmt: skip
+claims("lora-relevant", source="Abstract, LoRA", value="rank k like full", experiment="lora_relevant", figure="lora-relevant",
+       says="With k patterns, training held to rank k ends with the loss of full training.",
+       )(_patterns(1, AtMost(LIKE_FULL)))  # fmt: skip
+claims("lora-relevant-less", source="Abstract, LoRA", value="rank < k clearly worse", experiment="lora_relevant",
+       figure="lora-relevant", says="With k patterns, training held to rank k/2 ends clearly worse.",
+       )(_patterns(2, AtLeast(CLEARLY_WORSE)))  # fmt: skip

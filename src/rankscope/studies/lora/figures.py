@@ -1,13 +1,11 @@
 """Training held to a rank against full training: loss by step, final loss and steps by rank."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
 from rankscope.lab.paper import Results
-from rankscope.measure.interval import mean_interval
+from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024.experiments import TRAIN
 from rankscope.papers.li2024.measurement import CONVERGED_LOSS, CONVERGED_OVER
 from rankscope.studies.lora.experiments import FULL
@@ -117,14 +115,8 @@ def _by_step(results: Results, table: pd.DataFrame) -> list[Series]:
 def _by_rank(name: str, table: pd.DataFrame, column: str) -> Series:
     """The mean of a column at every rank, full training last."""
     labels = [*(label for label in dict.fromkeys(table["adapter_rank"]) if label != FULL), FULL]
-    return _points(name, labels, [table.loc[table["adapter_rank"] == label, column] for label in labels])
-
-
-def _points(name: str, labels: list[str], values: Sequence[pd.Series]) -> Series:
-    """The mean at every label, with its 95% interval."""
-    intervals = [mean_interval(value.tolist()) for value in values]
-    return Series(name, labels, [float(value.mean()) for value in values],
-                  [low for low, _ in intervals], [high for _, high in intervals], Mark.POINTS)  # fmt: skip
+    by_rank = [table.loc[table["adapter_rank"] == label, column].tolist() for label in labels]
+    return band(name, labels, by_rank, Mark.POINTS)
 
 
 def _afterwards(results: Results, count: int, held: Series) -> list[Series]:
@@ -132,6 +124,7 @@ def _afterwards(results: Results, count: int, held: Series) -> list[Series]:
     table = results.tables.get("li2024/relevant")
     if table is None or count not in set(table["relevant_patterns"]):
         return []
-    rows = table[table["relevant_patterns"] == count]
-    labels = [str(x) for x in held.x if f"loss_rank_{x}" in rows]
-    return [_points(AFTERWARDS, labels, [rows[f"loss_rank_{label}"] for label in labels])]
+    rows = rows_of(table, "truncation", relevant_patterns=count).astype({"rank": int})
+    by_rank = {str(rank): part["loss"].tolist() for rank, part in rows.groupby("rank")}
+    labels = [str(x) for x in held.x if x in by_rank]
+    return [band(AFTERWARDS, labels, [by_rank[label] for label in labels], Mark.POINTS)]

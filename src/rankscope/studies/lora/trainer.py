@@ -8,6 +8,7 @@ from rankscope.ensembles import adapters
 from rankscope.ensembles import patterns as many_class
 from rankscope.ensembles.patterns import ManyClass, Weights
 from rankscope.lab import Cell, Job, Outcome
+from rankscope.lab.tidy import MEASUREMENT, WHOLE
 from rankscope.papers.li2024.measurement import converged_step
 from rankscope.studies.relevant.measurement import Examiner
 from rankscope.studies.relevant.trainer import ClassTrainer
@@ -56,6 +57,7 @@ class AdapterTrainer(ClassTrainer[Adapted, tuple[Trajectory, Weights]]):
             Outcome(
                 [
                     {
+                        MEASUREMENT: WHOLE,
                         "step": len(trajectory.losses),
                         "loss": DIVERGED_LOSS if diverged[member] else loss[member].item(),
                         "diverged": bool(diverged[member]),

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
 from rankscope.lab.paper import Results
-from rankscope.measure.interval import mean_interval
+from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.papers.li2024.measurement import LIKE_FULL
 from rankscope.studies.pruning.measurement import Score, Units
 
@@ -43,12 +42,9 @@ def _trained(results: Results, name: str) -> pd.DataFrame:
 
 
 def _one_layer(table: pd.DataFrame) -> Figure:
-    flat = {label: table.loc[table["score"] == score, "flat"].tolist() for score, label in LABELS.items()}
-    intervals = [mean_interval(values) for values in flat.values()]
-    points = Series(
-        "flat part", list(flat), [float(np.mean(values)) for values in flat.values()],
-        [low for low, _ in intervals], [high for _, high in intervals], Mark.POINTS,
-    )  # fmt: skip
+    rows = rows_of(table, "flat part")
+    flat = {label: rows.loc[rows["score"] == score, "flat"].tolist() for score, label in LABELS.items()}
+    points = band("flat part", list(flat), list(flat.values()), Mark.POINTS)
     return Figure(
         id="li2024-pruning",
         title="Scores to prune the neurons of one layer by",
@@ -78,14 +74,11 @@ def _encoders(table: pd.DataFrame) -> Figure:
 
 
 def _curves(table: pd.DataFrame, units: Units, title: str, shown: Sequence[Score]) -> Panel:
-    rows = table[table["units"] == units]
-    columns = [name for name in map(str, rows) if name.startswith("loss_") and rows[name].notna().any()]
     series = []
     for score in shown:
-        part = rows[rows["score"] == score]
-        points = [pd.DataFrame({"fraction": float(name[5:]), "loss": part[name]}) for name in columns]
-        series.append(curve(LABELS[score], pd.concat(points), "fraction", "loss"))
-    limit = float(rows["loss_0"].mean()) + LIKE_FULL
+        points = with_whole(table, rows_of(table, "pruning", units=units, score=score), fraction=0.0)
+        series.append(curve(LABELS[score], points, "fraction", "loss"))
+    limit = float(rows_of(table, WHOLE)["loss"].mean()) + LIKE_FULL
     x = series[0].x
     return Panel(
         title,

@@ -1,10 +1,10 @@
-"""The test loss against the fraction of units removed, for every score: a record for each kind of unit and each score.
+"""The test loss against the fraction of units removed, for every kind of unit and every score, as tidy rows.
 
 A neuron is its row of W_O, a head its rows of W_V. In every layer the same fraction of units goes, those of the least
 score first. Scores that need data take it from samples of their own, which the test does not see.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import torch
@@ -13,17 +13,16 @@ from torch import Tensor
 
 from rankscope.core.streams import Split, stream
 from rankscope.ensembles import layered
-from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
-from rankscope.lab.experiment import Scalar
+from rankscope.lab.tidy import MEASUREMENT, Measured, Record
 from rankscope.measure import scores
 from rankscope.measure.neurons import Order, pruned_mask
-from rankscope.papers.li2024.measurement import CONVERGED_LOSS, LIKE_FULL
+from rankscope.papers.li2024.measurement import LIKE_FULL
+from rankscope.studies.depth.measurement import HeldOut
 from rankscope.tasks.patterns import PatternBatch, batches
 
 NEURON_FRACTIONS = tuple(round(0.05 * step, 2) for step in range(1, 17))
-TEST_SAMPLES = 128
 CALIBRATION_SAMPLES = 256
 
 
@@ -46,62 +45,49 @@ class Score(StrEnum):
     LARGEST = "magnitude, largest first"
 
 
-def measured(
-    cells: Sequence[Cell], start: Weights, end: Weights, device: str
-) -> list[list[dict[str, Scalar]]]:
+def measured(cells: Sequence[Cell], start: Weights, end: Weights, device: str) -> list[list[Record]]:
     """The records of each member of a group."""
     return Examiner(cells, start, device).records(end)
 
 
-class Examiner:
-    """Holds a group's start, test set and calibration set, and prunes its trained weights."""
+class Examiner(HeldOut):
+    """Holds a calibration set as well, and prunes a group's trained weights."""
 
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:
-        self.model, self.start = cells[0].model, start
-        self.tasks, self.seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
-
-        def drawn(split: Split, samples: int) -> PatternBatch:
-            return next(batches(self.tasks, self.seeds, split=split, steps=1, batch=samples, device=device))
-
-        self.test, self.calibration = (
-            drawn(Split.TEST, TEST_SAMPLES),
-            drawn(Split.CALIBRATION, CALIBRATION_SAMPLES),
+        super().__init__(cells, start, device)
+        self.calibration: PatternBatch = next(
+            batches(
+                self.tasks,
+                self.seeds,
+                split=Split.CALIBRATION,
+                steps=1,
+                batch=CALIBRATION_SAMPLES,
+                device=device,
+            )
         )
 
-    def records(self, weights: Weights) -> list[list[dict[str, Scalar]]]:
+    def records(self, weights: Weights) -> list[list[Record]]:
         """The records of each member."""
         loss = self.loss(weights)
-        members: list[list[dict[str, Scalar]]] = [[] for _ in self.seeds]
+        return self.recorded(loss, self.pruning(weights, loss))
+
+    def pruning(self, weights: Weights, loss: Float[Tensor, " member"]) -> Iterator[Measured]:
+        """By every score the loss without a fraction of the units, and how far it stays flat."""
         for units in Units if self.model.heads > 1 else (Units.NEURONS,):
             fractions = self.fractions(units)
             for score, worth in self.scores(weights, units).items():
-                losses = torch.stack(
-                    [self.pruned(weights, units, score, worth, f) for f in fractions], dim=-1
-                )
-                flat = scores.flat_part(losses - loss.unsqueeze(-1), fractions, LIKE_FULL)
-                for member, records in enumerate(members):
-                    curve = dict(zip(fractions, losses[member].double().tolist(), strict=True))
-                    records.append(
-                        {
-                            "units": units.value,
-                            "score": score.value,
-                            "trained": bool(loss[member] <= CONVERGED_LOSS),
-                            "flat": float(flat[member]),
-                            "loss_0": float(loss[member]),
-                            **{f"loss_{fraction:g}": value for fraction, value in curve.items()},
-                        }
-                    )
-        return members
+                by = {"units": units.value, "score": score.value}
+                losses = [self.pruned(weights, units, score, worth, fraction) for fraction in fractions]
+                added = torch.stack(losses, dim=-1) - loss.unsqueeze(-1)
+                flat = scores.flat_part(added, fractions, LIKE_FULL)
+                yield {MEASUREMENT: "flat part", **by}, {"flat": flat}
+                for fraction, found in zip(fractions, losses, strict=True):
+                    yield {MEASUREMENT: "pruning", **by, "fraction": fraction}, {"loss": found}
 
     def fractions(self, units: Units) -> tuple[float, ...]:
         """What is removed: twentieths of the neurons, or one head after the other."""
         heads = self.model.heads
         return NEURON_FRACTIONS if units is Units.NEURONS else tuple(n / heads for n in range(1, heads))
-
-    def loss(self, weights: Weights) -> Float[Tensor, " member"]:
-        """The mean hinge loss on the test set."""
-        output = layered.forward(self.model, weights, self.test.x)
-        return one_layer.hinge(output, self.test.labels).mean(-1)
 
     def pruned(
         self, weights: Weights, units: Units, score: Score, worth: dict[int, Tensor], fraction: float

@@ -1,13 +1,14 @@
 """What li2024 says of an update, its neurons and their pruning, asked of real data and of models that people use."""
 
 from collections.abc import Callable
-from functools import partial
 
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, paper_claim
+from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, Claims, Origin
+from rankscope.lab.tidy import WHOLE, paired, per_seed, rows_of
 from rankscope.papers.li2024.claims import TWO_GROUPS
-from rankscope.papers.li2024.scaling import MARGIN, exponents, per_seed
+from rankscope.papers.li2024.scaling import MARGIN, exponents
+from rankscope.studies.real.measurement import EVERY, LAST
 from rankscope.studies.real.subjects import DIGITS, SUBJECTS
 from rankscope.studies.real.training import CLASSES, Optimizer
 
@@ -20,193 +21,189 @@ HARMLESS = 0.02
 GAP = 10.0
 """Figure 2: from the third on, singular values are at least this many times smaller than the second."""
 
+SHARE = 0.9
+"""Of ‖ΔW‖²: how many directions hold it is the rank of an update here."""
 
+_cases = {
+    (subject, optimizer): Claims("li2024", Origin.BEYOND) for subject in SUBJECTS for optimizer in Optimizer
+}
+
+
+def _claims(
+    name: str, *, source: str, says: str, value: str, figure: str, all_classes: bool = False
+) -> Callable[[Checks], Checks]:
+    """Claim what the decorated check decides of either optimizer, on sentences and on digits with the paper's two classes.
+
+    With `all_classes`, on digits alone, with every number of classes.
+    """
+
+    def add(checks: Checks) -> Checks:
+        for (subject, optimizer), claims in _cases.items():
+            if all_classes and subject is not DIGITS:
+                continue
+            claims(
+                f"{subject.name}-{name}-{optimizer.value.lower()}",
+                source=source,
+                says=f"{says} {subject.tuned} with {optimizer.value}.",
+                value=value,
+                experiment=subject.name,
+                figure=f"{subject.name}-{figure}",
+            )(_of_cells(optimizer, all_classes, checks))
+        return checks
+
+    return add
+
+
+def _of_cells(optimizer: Optimizer, all_classes: bool, checks: Checks) -> Checks:
+    """The checks on the cells of one optimizer, with two classes unless all are asked for."""
+
+    def chosen(table: pd.DataFrame) -> pd.DataFrame:
+        rows = table[table["optimizer"] == optimizer.value]
+        return rows if all_classes else rows[rows["classes"] == CLASSES]
+
+    return lambda table: checks(chosen(table))
+
+
+@_claims("gap", source="Figure 2, on real data", value="σ₂/σ₃ ≥ 10", figure="ranks",
+         says="Two directions tower over the rest of ΔW, one a class.")  # fmt: skip
 def _gap(table: pd.DataFrame) -> list[Check]:
-    return [
-        Check("σ₂/σ₃ of ΔW, median over the matrices", per_seed(table, "median_gap"), AtLeast(GAP)),
-    ]
+    gaps = per_seed(rows_of(table, "update", stored="float32"), "gap")
+    return [Check("σ₂/σ₃ of ΔW, median over the matrices", gaps, AtLeast(GAP))]
 
 
+@_claims("energy", source="Remark 1, on real data", value="2", figure="ranks",
+         says="ΔW is of rank 2, the number of classes: two directions hold nearly all of it.")  # fmt: skip
 def _energy(table: pd.DataFrame) -> list[Check]:
-    return [
-        Check(
-            "directions that hold 0.9 of ‖ΔW‖², median over the matrices",
-            per_seed(table, "median_energy@0.90"),
-            AtMost(CLASSES),
-        )
-    ]
+    what = "directions that hold 0.9 of ‖ΔW‖², median over the matrices"
+    return [Check(what, per_seed(_energy_ranks(table), "energy_rank"), AtMost(CLASSES))]
 
 
-def _above_rounding(kind: str, column: str) -> Callable[[pd.DataFrame], list[Check]]:
-    what = f"directions of ΔW above the rounding of {kind}, median over the matrices"
-    return lambda table: [
-        Check(what, per_seed(table, f"median_{column}"), Between(CLASSES - 0.5, CLASSES + 0.5))
-    ]
+def _energy_ranks(table: pd.DataFrame, part: str = EVERY, layer: str = EVERY) -> pd.DataFrame:
+    return rows_of(table, "energy rank", share=SHARE, part=part, layer=layer)
 
 
-def _kept(table: pd.DataFrame, classes: int) -> list[Check]:
-    return [
-        Check(
-            f"accuracy that the update adds, {classes} classes", _gained(table), AtLeast(LEARNED), needed=True
-        ),
-        Check(
-            f"accuracy lost at rank {classes}, {classes} classes",
-            _lost(table, f"rank_{classes}"),
-            AtMost(HARMLESS),
-        ),
-    ]
+def _above_rounding(stored: str) -> Checks:
+    def checks(table: pd.DataFrame) -> list[Check]:
+        what = f"directions of ΔW above the rounding of {stored}, median over the matrices"
+        ranks = per_seed(rows_of(table, "update", stored=stored), "signal_rank")
+        return [Check(what, ranks, Between(CLASSES - 0.5, CLASSES + 0.5))]
+
+    return checks
 
 
-def _halved(table: pd.DataFrame, classes: int) -> list[Check]:
-    half = classes // 2
-    return [
-        Check(
-            f"accuracy that the update adds, {classes} classes", _gained(table), AtLeast(LEARNED), needed=True
-        ),
-        Check(
-            f"accuracy lost at rank {half}, {classes} classes",
-            _lost(table, f"rank_{half}"),
-            AtLeast(2 * HARMLESS),
-        ),
-    ]
+_claims("signal", source="Remark 1, on real data", value="2", figure="ranks",
+        says="As many directions of ΔW stand above rounding as there are classes.")(_above_rounding("float32"))  # fmt: skip
+_claims("stored", source="Remark 1, on real data", value="2", figure="ranks",
+        says="They do once both checkpoints are stored in bfloat16.")(_above_rounding("bfloat16"))  # fmt: skip
 
 
+def _lost(table: pd.DataFrame, rows: pd.DataFrame) -> tuple[float, ...]:
+    """The accuracy that the whole has over the truncated or pruned model of each row."""
+    return per_seed(
+        rows.assign(lost=paired(rows, rows_of(table, WHOLE), "accuracy") - rows["accuracy"]), "lost"
+    )
+
+
+def _truncated(part: int, bound: AtLeast | AtMost) -> Checks:
+    """What every update loses when truncated to rank classes/part, wherever it had something to lose."""
+
+    def checks(table: pd.DataFrame) -> list[Check]:
+        found = []
+        for classes in sorted(set(table["classes"])):
+            rows = rows_of(table, "truncation", classes=classes)
+            gained, lost = (_lost(table, rows[rows["rank"] == rank]) for rank in (0, classes // part))
+            found += [
+                Check(f"accuracy that the update adds, {classes} classes", gained, AtLeast(LEARNED), needed=True),
+                Check(f"accuracy lost at rank {classes // part}, {classes} classes", lost, bound),
+            ]  # fmt: skip
+        return found
+
+    return checks
+
+
+_kept, _halved = _truncated(1, AtMost(HARMLESS)), _truncated(2, AtLeast(2 * HARMLESS))
+
+_claims("rank-2", source="Figure 1, on real data", value="like full rank", figure="truncation",
+        says="Every update truncated to rank 2 works like the whole.")(_kept)  # fmt: skip
+_claims("rank-1", source="Figure 1, on real data", value="clearly worse", figure="truncation",
+        says="Truncated to rank 1 it is clearly worse.")(_halved)  # fmt: skip
+
+
+@_claims("sparse", source="Figure 3A, on real data", value="0.4 of the neurons in the lower", figure="neurons",
+         says="Some neurons hardly move: their updates fall into two groups.")  # fmt: skip
 def _sparse(table: pd.DataFrame) -> list[Check]:
+    rows = rows_of(table, "neurons", of="update")
     return [
         Check(
             "share of the variance of ‖Δo_i‖ between two groups, median over layers",
-            per_seed(table, "update_separation"),
+            per_seed(rows, "separation"),
             AtLeast(TWO_GROUPS),
         ),
-        Check("share of neurons in the lower", per_seed(table, "update_small_fraction"), Between(0.3, 0.5)),
+        Check("share of neurons in the lower", per_seed(rows, "small_fraction"), Between(0.3, 0.5)),
     ]
 
 
+@_claims("smallest", source="Figure 3B, on real data", value="no harm up to 0.4", figure="neurons",
+         says="Pruning the smallest neurons does no harm up to 0.4.")  # fmt: skip
 def _smallest(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
-            f"accuracy lost without the smallest {share}", _lost(table, f"smallest_{share}"), AtMost(HARMLESS)
+            f"accuracy lost without the smallest {share}",
+            _lost(table, rows_of(table, "pruning", order="smallest", fraction=share)),
+            AtMost(HARMLESS),
         )
         for share in (0.4, 0.2)
     ]
 
 
+@_claims("largest", source="Corollary 1, on real data", value="harm grows with R", figure="neurons",
+         says="Pruning the largest neurons hurts, and more than pruning the smallest.")  # fmt: skip
 def _largest(table: pd.DataFrame) -> list[Check]:
-    more = table["accuracy_smallest_0.4"] - table["accuracy_largest_0.4"]
+    rows = rows_of(table, "pruning", fraction=0.4)
+    largest, smallest = (rows[rows["order"] == order] for order in ("largest", "smallest"))
+    more = largest.assign(more=paired(largest, smallest, "accuracy") - largest["accuracy"])
     return [
-        Check("accuracy lost without the largest 0.4", _lost(table, "largest_0.4"), AtLeast(2 * HARMLESS)),
-        Check("and more than without the smallest 0.4", _values(table, more), AtLeast(HARMLESS)),
+        Check("accuracy lost without the largest 0.4", _lost(table, largest), AtLeast(2 * HARMLESS)),
+        Check("and more than without the smallest 0.4", per_seed(more, "more"), AtLeast(HARMLESS)),
     ]
 
 
-def _proportional(table: pd.DataFrame) -> list[Check]:
-    return [_exponent(table, "the median matrix", "median_energy@0.90", Between(1 - MARGIN, 1 + MARGIN))]
+AS_CLASSES, CONSTANT = Between(1 - MARGIN, 1 + MARGIN), Between(-MARGIN, MARGIN)
+"""What an exponent in the number of classes must be."""
 
 
-def _by_part(table: pd.DataFrame) -> list[Check]:
-    classes, kinds = Between(1 - MARGIN, 1 + MARGIN), Between(-MARGIN, MARGIN)
-    bounds = {"V": classes, "O": classes, "Q": kinds, "K": kinds}
-    return [_exponent(table, f"W_{part}", f"energy@0.90_{part}", bound) for part, bound in bounds.items()]
-
-
-def _last(table: pd.DataFrame) -> list[Check]:
-    bound = Between(1 - MARGIN, 1 + MARGIN)
-    return [
-        _exponent(table, f"the last W_{part}", f"last_energy@0.90_{part}", bound) for part in ("O", "down")
-    ]
-
-
-def _exponent(table: pd.DataFrame, which: str, column: str, bound: Between) -> Check:
+def _exponent(rows: pd.DataFrame, which: str, bound: Between) -> Check:
     what = f"exponent in the classes of the directions that hold 0.9 of ‖ΔW‖², {which}"
-    return Check(what, exponents(table, "classes", column), bound)
+    return Check(what, exponents(rows, "classes", "energy_rank"), bound)
 
 
-def _at_every_count(
-    checks: Callable[[pd.DataFrame, int], list[Check]],
-) -> Callable[[pd.DataFrame], list[Check]]:
-    """The checks at every number of classes."""
-    return lambda table: [
-        check
-        for count in sorted(set(table["classes"]))
-        for check in checks(table[table["classes"] == count], count)
+@_claims("classes", source="Remark 1, on real data", value="rank = classes", figure="classes", all_classes=True,
+         says="The rank of ΔW grows as the number of classes does.")  # fmt: skip
+def _proportional(table: pd.DataFrame) -> list[Check]:
+    return [_exponent(_energy_ranks(table), "the median matrix", AS_CLASSES)]
+
+
+@_claims("parts", source="Beyond the paper's two patterns, on real data", value="exponents 1 and 0", figure="classes",
+         all_classes=True,
+         says="The ranks of ΔW_V and ΔW_O grow as the classes do; those of ΔW_Q and ΔW_K stay, for the kinds of image do.",
+         )  # fmt: skip
+def _by_part(table: pd.DataFrame) -> list[Check]:
+    bounds = {"V": AS_CLASSES, "O": AS_CLASSES, "Q": CONSTANT, "K": CONSTANT}
+    return [_exponent(_energy_ranks(table, part), f"W_{part}", bound) for part, bound in bounds.items()]
+
+
+@_claims("last", source="Remark 1, on real data", value="rank = classes", figure="classes", all_classes=True,
+         says="In the last layer, which the head reads, the ranks of ΔW_O and ΔW_down grow as the classes do.")  # fmt: skip
+def _last(table: pd.DataFrame) -> list[Check]:
+    return [
+        _exponent(_energy_ranks(table, part, LAST), f"the last W_{part}", AS_CLASSES)
+        for part in ("O", "down")
     ]
 
 
-def _gained(table: pd.DataFrame) -> tuple[float, ...]:
-    return _values(table, table["accuracy"] - table["accuracy_rank_0"])
+_claims("rank-classes", source="Figure 1, on real data", value="like full rank", figure="classes", all_classes=True,
+        says="Every update truncated to as many directions as classes works like the whole.")(_kept)  # fmt: skip
+_claims("rank-half", source="Figure 1, on real data", value="clearly worse", figure="classes", all_classes=True,
+        says="Truncated to half as many directions as classes it is clearly worse.")(_halved)  # fmt: skip
 
-
-def _lost(table: pd.DataFrame, tag: str) -> tuple[float, ...]:
-    return _values(table, table["accuracy"] - table[f"accuracy_{tag}"])
-
-
-def _values(table: pd.DataFrame, column: "pd.Series[float]") -> tuple[float, ...]:
-    return per_seed(table.assign(value=column), "value")
-
-
-def of_optimizer(optimizer: Optimizer, checks: Callable[[pd.DataFrame], list[Check]]) -> Checks:
-    """The checks on the cells of one optimizer."""
-    return lambda table: checks(table[table["optimizer"] == optimizer.value])
-
-
-def _two(checks: Callable[[pd.DataFrame], list[Check]]) -> Callable[[pd.DataFrame], list[Check]]:
-    """The checks on the task with the paper's two classes."""
-    return lambda table: checks(table[table["classes"] == CLASSES])
-
-
-STATEMENTS = (
-    ("gap", "Figure 2, on real data", "Two directions tower over the rest of ΔW, one a class.", "σ₂/σ₃ ≥ 10",
-     "ranks", _gap),
-    ("energy", "Remark 1, on real data", "ΔW is of rank 2, the number of classes: two directions hold nearly all of it.",
-     "2", "ranks", _energy),
-    ("signal", "Remark 1, on real data", "As many directions of ΔW stand above rounding as there are classes.",
-     "2", "ranks", _above_rounding("float32", "signal_rank")),
-    ("stored", "Remark 1, on real data", "They do once both checkpoints are stored in bfloat16.",
-     "2", "ranks", _above_rounding("bfloat16", "signal_rank_bf16")),
-    ("rank-2", "Figure 1, on real data", "Every update truncated to rank 2 works like the whole.",
-     "like full rank", "truncation", partial(_kept, classes=CLASSES)),
-    ("rank-1", "Figure 1, on real data", "Truncated to rank 1 it is clearly worse.",
-     "clearly worse", "truncation", partial(_halved, classes=CLASSES)),
-    ("sparse", "Figure 3A, on real data", "Some neurons hardly move: their updates fall into two groups.",
-     "0.4 of the neurons in the lower", "neurons", _sparse),
-    ("smallest", "Figure 3B, on real data", "Pruning the smallest neurons does no harm up to 0.4.",
-     "no harm up to 0.4", "neurons", _smallest),
-    ("largest", "Corollary 1, on real data", "Pruning the largest neurons hurts, and more than pruning the smallest.",
-     "harm grows with R", "neurons", _largest),
-)  # fmt: skip
-
-OF_CLASSES = (
-    ("classes", "Remark 1, on real data", "The rank of ΔW grows as the number of classes does.",
-     "rank = classes", "classes", _proportional),
-    ("parts", "Beyond the paper's two patterns, on real data",
-     "The ranks of ΔW_V and ΔW_O grow as the classes do; those of ΔW_Q and ΔW_K stay, for the kinds of image do.",
-     "exponents 1 and 0", "classes", _by_part),
-    ("last", "Remark 1, on real data",
-     "In the last layer, which the head reads, the ranks of ΔW_O and ΔW_down grow as the classes do.",
-     "rank = classes", "classes", _last),
-    ("rank-classes", "Figure 1, on real data", "Every update truncated to as many directions as classes works like the whole.",
-     "like full rank", "classes", _at_every_count(_kept)),
-    ("rank-half", "Figure 1, on real data", "Truncated to half as many directions as classes it is clearly worse.",
-     "clearly worse", "classes", _at_every_count(_halved)),
-)  # fmt: skip
-"""What can be asked where the number of classes varies."""
-
-_claim = partial(paper_claim, "li2024")
-
-CLAIMS = tuple(
-    _claim(
-        f"{subject.name}-{name}-{optimizer.value.lower()}",
-        source,
-        f"{statement} {subject.tuned} with {optimizer.value}.",
-        value,
-        subject.name,
-        f"{subject.name}-{figure}",
-        of_optimizer(optimizer, checks),
-    )
-    for subject in SUBJECTS
-    for optimizer in Optimizer
-    for name, source, statement, value, figure, checks in (
-        *((*words, _two(checks)) for *words, checks in STATEMENTS),
-        *(OF_CLASSES if subject is DIGITS else ()),
-    )
-)
+CLAIMS = tuple(claim for claims in _cases.values() for claim in claims)

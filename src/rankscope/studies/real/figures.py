@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from rankscope.figures.figure import Figure, Panel, Series, curve
+from rankscope.figures.figure import Figure, Panel, Series, band, curve
 from rankscope.lab.paper import Results, drawable
-from rankscope.measure.interval import mean_interval
-from rankscope.studies.real.measurement import FRACTIONS, ORDERS, PARTS, RANKS
+from rankscope.lab.tidy import WHOLE, rows_of, with_whole
+from rankscope.studies.real.claims import SHARE
+from rankscope.studies.real.measurement import EVERY, LAST, ORDERS, PARTS, RANKS
 from rankscope.studies.real.subjects import DIGITS, SUBJECTS, Subject
 from rankscope.studies.real.training import CLASSES
 
@@ -51,7 +52,7 @@ def _figures(subject: Subject, results: Results) -> list[Figure]:
     two = table[table["classes"] == CLASSES]
 
     def arrays() -> Arrays:
-        by_optimizer = two.groupby("optimizer", sort=False)
+        by_optimizer = rows_of(two, WHOLE).groupby("optimizer", sort=False)
         return {str(name): [results.arrays(cell) for cell in rows["cell"]] for name, rows in by_optimizer}
 
     makers = [
@@ -82,7 +83,7 @@ def _ranks(subject: Subject, arrays: Arrays) -> Figure:
     for name, cells in arrays.items():
         ranks = np.stack([cell["energy@0.90"].numpy() for cell in cells])
         layers = [str(layer + 1) for layer in range(ranks.shape[1])]
-        parts = [_series(part, layers, ranks[:, :, place]) for place, part in enumerate(PARTS)]
+        parts = [band(part, layers, ranks[:, :, place].T.tolist()) for place, part in enumerate(PARTS)]
         classes = Series("classes", layers, [float(CLASSES)] * len(layers), paper=True)
         panels.append(
             Panel(
@@ -99,7 +100,9 @@ def _ranks(subject: Subject, arrays: Arrays) -> Figure:
             [np.concatenate([cell[f"spectrum/{part}"].numpy() for part in PARTS]) for cell in cells]
         )
         relative = np.median(values / values[..., :1], axis=1)
-        spectra.append(_series(name, np.arange(1, values.shape[-1] + 1), relative, log_x=True))
+        # a logarithmic axis: places evenly apart on it
+        shown = np.unique(np.geomspace(1, relative.shape[-1], MOST_POINTS // 4).round().astype(int))
+        spectra.append(band(name, shown.astype(float).tolist(), relative[:, shown - 1].T.tolist()))
     panels.append(
         Panel("singular values of ΔW over the largest", "place", "σ_i / σ₁", spectra, log_x=True, log_y=True)
     )
@@ -115,11 +118,7 @@ def _ranks(subject: Subject, arrays: Arrays) -> Figure:
 def _truncation(subject: Subject, table: pd.DataFrame) -> Figure:
     panels = []
     for column, label in (("accuracy", "accuracy"), ("loss", "cross-entropy")):
-        series = []
-        for name, rows in table.groupby("optimizer", sort=False):
-            labels = [*(str(rank) for rank in RANKS), "all"]
-            values = rows[[*(f"{column}_rank_{rank}" for rank in RANKS), column]].to_numpy(dtype=float)
-            series.append(_series(str(name), labels, values))
+        series = [_kept(str(name), rows, column) for name, rows in table.groupby("optimizer", sort=False)]
         panels.append(
             Panel(f"{label} on held-out {subject.held_out}", "rank kept of every update", label, series)
         )
@@ -138,17 +137,16 @@ def _neurons(subject: Subject, table: pd.DataFrame, arrays: Arrays) -> Figure:
         sizes = np.stack([cell["neurons/update"].numpy() for cell in cells])
         ordered = np.sort(sizes / sizes.mean(-1, keepdims=True), axis=-1).mean(1)
         places = np.linspace(0, ordered.shape[-1] - 1, MOST_POINTS).round().astype(int)
-        moved.append(_series(name, (places + 1) / ordered.shape[-1], ordered[:, places]))
+        shares = ((places + 1) / ordered.shape[-1]).tolist()
+        moved.append(band(name, shares, ordered[:, places].T.tolist()))
     panels = [
         Panel("how far neurons move, sorted", "share of a layer's neurons", "‖Δo_i‖ over its mean", moved)
     ]
     for optimizer, rows in table.groupby("optimizer", sort=False):
-        pruned = []
-        for tag, order in ORDERS.items():
-            columns = ["accuracy", *(f"accuracy_{tag}_{fraction:g}" for fraction in FRACTIONS)]
-            pruned.append(
-                _series(str(order), np.array([0.0, *FRACTIONS]), rows[columns].to_numpy(dtype=float))
-            )
+        pruned = [
+            curve(str(order), with_whole(rows, rows_of(rows, "pruning", order=tag), fraction=0.0), "fraction", "accuracy")
+            for tag, order in ORDERS.items()
+        ]  # fmt: skip
         panels.append(
             Panel(f"{optimizer}: pruning", "share of every layer's neurons silenced", "accuracy", pruned)
         )
@@ -164,9 +162,10 @@ def _neurons(subject: Subject, table: pd.DataFrame, arrays: Arrays) -> Figure:
 def _classes(table: pd.DataFrame) -> Figure:
     panels = []
     counts = sorted({float(count) for count in table["classes"]})
-    for where, prefix in (("all layers", ""), ("the last layer", "last_")):
-        for optimizer, rows in table.groupby("optimizer", sort=False):
-            parts = [curve(part, rows, "classes", f"{prefix}energy@0.90_{part}") for part in PARTS]
+    for where, layer in (("all layers", EVERY), ("the last layer", LAST)):
+        ranks = rows_of(table, "energy rank", share=SHARE, layer=layer)
+        for optimizer, rows in ranks.groupby("optimizer", sort=False):
+            parts = [curve(part, rows[rows["part"] == part], "classes", "energy_rank") for part in PARTS]
             panels.append(
                 Panel(
                     f"{optimizer}: {where}",
@@ -178,12 +177,7 @@ def _classes(table: pd.DataFrame) -> Figure:
                 )
             )
     for optimizer, rows in table.groupby("optimizer", sort=False):
-        columns = [f"accuracy_rank_{rank}" for rank in RANKS]
-        labels = [*(str(rank) for rank in RANKS), "all"]
-        kept = [
-            _series(f"{count} classes", labels, some[[*columns, "accuracy"]].to_numpy(dtype=float))
-            for count, some in rows.groupby("classes")
-        ]
+        kept = [_kept(f"{count} classes", some, "accuracy") for count, some in rows.groupby("classes")]
         panels.append(
             Panel(f"{optimizer}: accuracy, updates truncated", "rank kept of every update", "accuracy", kept)
         )
@@ -197,16 +191,7 @@ def _classes(table: pd.DataFrame) -> Figure:
     )
 
 
-def _series(name: str, x: "np.ndarray | Sequence[str]", values: np.ndarray, *, log_x: bool = False) -> Series:
-    """A curve with intervals from one row a seed; on a logarithmic axis thinned to points evenly apart on it."""
-    if log_x:
-        places = np.unique(np.geomspace(1, len(x), MOST_POINTS // 4).round().astype(int)) - 1
-        x, values = np.asarray(x)[places], values[:, places]
-    intervals = [mean_interval(column.tolist()) for column in values.T]
-    return Series(
-        name,
-        x.astype(float).tolist() if isinstance(x, np.ndarray) else list(x),
-        values.mean(0).tolist(),
-        [low for low, _ in intervals],
-        [high for _, high in intervals],
-    )
+def _kept(name: str, table: pd.DataFrame, column: str) -> Series:
+    """The column at every rank kept of the updates, and with all of them."""
+    parts = [*(rows_of(table, "truncation", rank=rank) for rank in RANKS), rows_of(table, WHOLE)]
+    return band(name, [*map(str, RANKS), "all"], [rows[column].tolist() for rows in parts])

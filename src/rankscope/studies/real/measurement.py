@@ -12,8 +12,9 @@ from torch.nn import functional
 from rankscope.checkpoints import open_checkpoint
 from rankscope.lab import Outcome
 from rankscope.lab.experiment import Scalar
+from rankscope.lab.tidy import MEASUREMENT, WHOLE, Record
 from rankscope.linalg.decompose import TopFactors, top_factors
-from rankscope.measure.neurons import large_neurons, magnitudes, separation
+from rankscope.measure.neurons import magnitudes, two_groups
 from rankscope.scope.neurons import Order, silence
 from rankscope.scope.updates import measure_updates
 from rankscope.studies.real.training import Batch, Classifier
@@ -31,7 +32,11 @@ ORDERS = {"smallest": Order.SMALLEST, "largest": Order.LARGEST}
 PARTS = ("Q", "K", "V", "O", "up", "down")
 """The matrices of a layer by short names."""
 
-RANK_COLUMNS = ("energy@0.90", "energy@0.95", "effective_rank", "stable_rank", "signal_rank")
+SHARES = (0.9, 0.95)
+"""Of ‖ΔW‖² that the counted directions hold."""
+
+EVERY, LAST = "all", "last"
+"""All parts or layers, of which a record has the median, and the last layer."""
 
 EVALUATIONS = 1 + len(RANKS) + len(ORDERS) * len(FRACTIONS)
 
@@ -40,24 +45,27 @@ def examine(
     classifier: Classifier, start: Weights, test: Sequence[Batch], *, tick: Callable[[], None] = lambda: None
 ) -> Outcome:
     """Everything measured on one fine-tuned classifier, whose encoder began as `start`."""
-    record: dict[str, Scalar] = {"classes": classifier.head.out_features}
+    records: list[Record] = []
 
-    def evaluated(name: str, model: Classifier) -> None:
+    def evaluated(model: Classifier, measurement: str, **at: Scalar) -> None:
         accuracy, loss = score(model, test)
-        record.update({f"accuracy{name}": accuracy, f"loss{name}": loss})
+        records.append({MEASUREMENT: measurement, **at, "accuracy": accuracy, "loss": loss})
         tick()
 
-    evaluated("", classifier)
+    evaluated(classifier, WHOLE)
     found = updates(classifier, start)
     for rank in RANKS:
-        evaluated(f"_rank_{rank}", with_update_rank(classifier, start, found, rank))
+        evaluated(with_update_rank(classifier, start, found, rank), "truncation", rank=rank)
     for tag, order in ORDERS.items():
         for fraction in FRACTIONS:
             silenced = Classifier(silence(classifier.encoder, fraction, order), classifier.head)
-            evaluated(f"_{tag}_{fraction:g}", silenced)
+            evaluated(silenced, "pruning", order=tag, fraction=fraction)
     ranks, arrays = update_ranks(classifier, start)
-    sizes, norms = update_neurons(classifier, start)
-    return Outcome([{**record, **ranks, **sizes}], {**arrays, **norms})
+    neurons, norms = update_neurons(classifier, start)
+    classes = classifier.head.out_features
+    return Outcome(
+        [{"classes": classes, **record} for record in (*records, *ranks, neurons)], {**arrays, **norms}
+    )
 
 
 def score(classifier: Classifier, test: Sequence[Batch]) -> tuple[float, float]:
@@ -110,10 +118,10 @@ def with_update_rank(
     return cut
 
 
-def update_ranks(classifier: Classifier, start: Weights) -> tuple[dict[str, Scalar], dict[str, Tensor]]:
+def update_ranks(classifier: Classifier, start: Weights) -> tuple[list[Record], dict[str, Tensor]]:
     """The instrument `updates` on the layers' matrices: medians over all and by part, the last layer's, and arrays of all.
 
-    `signal_rank_bf16` counts what stands above the rounding if both checkpoints are stored in bfloat16, as most are.
+    Stored in bfloat16, as most checkpoints are, fewer directions stand above the rounding.
     """
     names = layer_matrices(classifier)
     every = [name for part in PARTS for name in names[part]]
@@ -126,35 +134,49 @@ def update_ranks(classifier: Classifier, start: Weights) -> tuple[dict[str, Scal
     stored = measure_updates(*coarse, device=device).table.set_index("name")
     table["signal_rank_bf16"] = stored["signal_rank"].fillna(0)
     table["gap"] = [float(scope.spectra[str(name)][1] / scope.spectra[str(name)][2]) for name in table.index]
-    columns = [*RANK_COLUMNS, "signal_rank_bf16", "gap"]
-    record: dict[str, Scalar] = {f"median_{name}": float(table[name].median()) for name in columns}
-    for part in PARTS:
-        ranks = table.loc[names[part], "energy@0.90"]
-        record |= {
-            f"energy@0.90_{part}": float(ranks.median()),
-            f"last_energy@0.90_{part}": float(ranks.iloc[-1]),
+    energy = {share: f"energy@{share:.2f}" for share in SHARES}
+    plain = ("effective_rank", "stable_rank", "signal_rank", "gap")
+
+    def energy_rank(share: float, part: str, layer: str, rank: float) -> Record:
+        return {
+            MEASUREMENT: "energy rank",
+            "share": share,
+            "part": part,
+            "layer": layer,
+            "energy_rank": float(rank),
         }
+
+    records: list[Record] = [
+        {MEASUREMENT: "update", "stored": "float32", **{name: float(table[name].median()) for name in plain}},
+        {
+            MEASUREMENT: "update",
+            "stored": "bfloat16",
+            "signal_rank": float(table["signal_rank_bf16"].median()),
+        },
+        *(energy_rank(share, EVERY, EVERY, table[column].median()) for share, column in energy.items()),
+    ]
+    share, column = next(iter(energy.items()))
+    for part in PARTS:
+        ranks = table.loc[names[part], column]
+        records.append(energy_rank(share, part, EVERY, ranks.median()))
+        records.append(energy_rank(share, part, LAST, ranks.iloc[-1]))
     grids = {
         column: torch.tensor([table.loc[names[part], column].tolist() for part in PARTS]).T
-        for column in columns
+        for column in (*energy.values(), *plain, "signal_rank_bf16")
     }
     spectra = {
         f"spectrum/{part}": torch.stack([scope.spectra[name] for name in names[part]]) for part in PARTS
     }
-    return record, {**grids, **spectra}
+    return records, {**grids, **spectra}
 
 
-def update_neurons(classifier: Classifier, start: Weights) -> tuple[dict[str, Scalar], dict[str, Tensor]]:
+def update_neurons(classifier: Classifier, start: Weights) -> tuple[Record, dict[str, Tensor]]:
     """How far every neuron moved, ‖Δo_i‖ of what it reads, and whether that falls into two groups [figure 3A]."""
     trained = dict(classifier.encoder.named_parameters())
     names = layer_matrices(classifier)["up"]
     update = magnitudes(torch.stack([trained[name].detach() - start[name] for name in names])).cpu()
-    large = large_neurons(update)
-    record: dict[str, Scalar] = {
-        "update_separation": float(separation(update, large).median()),
-        "update_small_fraction": float((1 - large.double().mean(-1)).median()),
-    }
-    return record, {"neurons/update": update}
+    groups = {name: float(values.median()) for name, values in two_groups(update.double()).items()}
+    return {MEASUREMENT: "neurons", "of": "update", **groups}, {"neurons/update": update}
 
 
 def layer_matrices(classifier: Classifier) -> dict[str, list[str]]:

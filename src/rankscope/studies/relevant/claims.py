@@ -1,18 +1,19 @@
 """The abstract's statement with k patterns: the rank of every update is the number of label-relevant patterns."""
 
-from functools import partial
-
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, paper_claim
+from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, Claims, Origin
+from rankscope.lab.tidy import WHOLE, paired, per_seed, rows_of
 from rankscope.papers.li2024.claims import CLEARLY_WORSE, CONSTANT, TWO_GROUPS
 from rankscope.papers.li2024.experiments import TASK
 from rankscope.papers.li2024.measurement import LETTERS, LIKE_FULL
-from rankscope.papers.li2024.scaling import MARGIN, exponents, per_seed
+from rankscope.papers.li2024.scaling import MARGIN, exponents
 from rankscope.theory.updates.relevant import Vote, mean_token_spread, readout_gains
 
 GAP = 10.0
 """σ_k/σ_{k+1} from which the rest counts as nothing, as in figure 2 and remark 1."""
+
+claims = CLAIMS = Claims("li2024", Origin.BEYOND)
 
 
 def rank_is(value: int) -> Between:
@@ -32,53 +33,96 @@ def predicted_rank(patterns: int, classes: int) -> int:
     return readout_gains(case, spread).rank(case)
 
 
+def _by_count(rows: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
+    return [(int(str(count)), part) for count, part in rows.groupby("relevant_patterns", sort=True)]
+
+
 def _follows(letter: str) -> Checks:
     """k singular values count, and the next is at least ten times smaller."""
 
     def checks(table: pd.DataFrame) -> list[Check]:
         found = []
-        for count, rows in _by_count(table):
+        for count, rows in _by_count(rows_of(table, "update", matrix=letter)):
             name = f"ΔW_{letter.upper()} with k = {count}"
             found += [
-                Check(f"rank of {name}", per_seed(rows, f"rank_{letter}"), rank_is(count)),
-                Check(f"σ_k/σ_(k+1) of {name}", per_seed(rows, f"gap_{letter}"), AtLeast(GAP)),
+                Check(f"rank of {name}", per_seed(rows, "numerical_rank"), rank_is(count)),
+                Check(f"σ_k/σ_(k+1) of {name}", per_seed(rows, "gap"), AtLeast(GAP)),
             ]
         return found
 
     return checks
 
 
+for _letter in LETTERS.values():
+    claims(f"relevant-{_letter}", source=f"Abstract, W_{_letter.upper()}", value="rank k",
+           experiment="relevant", figure="relevant-rank", origin=Origin.READING,
+           says=f"The rank of ΔW_{_letter.upper()} is the number of label-relevant patterns: k with k patterns in k classes.",
+           )(_follows(_letter))  # fmt: skip
+
+
 def _added(less: int, bound: AtLeast | AtMost) -> Checks:
     """The loss that truncation of every update to rank k − less adds."""
 
     def checks(table: pd.DataFrame) -> list[Check]:
+        rows = rows_of(table, "truncation")
+        rows = rows[rows["rank"] == rows["relevant_patterns"] - less]
+        rows = rows.assign(added=rows["loss"] - paired(rows, rows_of(table, WHOLE), "loss"))
         return [
-            Check(
-                f"loss added at rank {count - less} with k = {count}",
-                per_seed(rows.assign(added=rows[f"loss_rank_{count - less}"] - rows["loss"]), "added"),
-                bound,
-            )
-            for count, rows in _by_count(table)
+            Check(f"loss added at rank {count - less} with k = {count}", per_seed(part, "added"), bound)
+            for count, part in _by_count(rows)
         ]
 
     return checks
 
 
+claims("relevant-truncation", source="Figure 1A, k patterns", value="rank k like full rank",
+       experiment="relevant", figure="relevant-truncation",
+       says="Updates truncated to rank k test like full rank.")(_added(0, AtMost(LIKE_FULL)))  # fmt: skip
+claims("relevant-truncation-less", source="Figure 1A, k patterns", value="rank k − 1 clearly worse",
+       experiment="relevant", figure="relevant-truncation",
+       says="Updates truncated to rank k − 1 are clearly worse.")(_added(1, AtLeast(CLEARLY_WORSE)))  # fmt: skip
+
+
+@claims("relevant-small", source="Remark 1, k patterns", value="a constant fraction",
+        experiment="relevant", figure="relevant-neurons",
+        says="At every k a constant fraction of neurons changes clearly less.")  # fmt: skip
 def _small_neurons(table: pd.DataFrame) -> list[Check]:
     found = []
-    for count, rows in _by_count(table):
+    for count, rows in _by_count(rows_of(table, "neurons", of="update")):
         found += [
             Check(f"variance between two groups of ‖Δo_i‖ with k = {count}",
-                  per_seed(rows, "update_separation"), AtLeast(TWO_GROUPS)),
-            Check(f"fraction in the lower with k = {count}",
-                  per_seed(rows, "update_small_fraction"), AtLeast(CONSTANT)),
+                  per_seed(rows, "separation"), AtLeast(TWO_GROUPS)),
+            Check(f"fraction in the lower with k = {count}", per_seed(rows, "small_fraction"), AtLeast(CONSTANT)),
         ]  # fmt: skip
     return found
 
 
+@claims("relevant-small-same", source="Remark 1, k patterns", value="exponent 0 in k",
+        experiment="relevant", figure="relevant-neurons",
+        says="The fraction of small neurons does not depend on k.")  # fmt: skip
 def _same_fraction(table: pd.DataFrame) -> list[Check]:
-    slopes = exponents(table, "relevant_patterns", "update_small_fraction")
+    slopes = exponents(rows_of(table, "neurons", of="update"), "relevant_patterns", "small_fraction")
     return [Check("exponent in k of the fraction of small neurons", slopes, Between(-MARGIN, MARGIN))]
+
+
+def _first_update(table: pd.DataFrame) -> list[Check]:
+    found = []
+    rows = rows_of(table, "first update", matrix="o")
+    for _, part in rows.groupby(["relevant_patterns", "classes"], sort=True):
+        patterns, classes = int(part["relevant_patterns"].iloc[0]), int(part["classes"].iloc[0])
+        found.append(
+            Check(
+                f"rank of the first ΔW_O with {patterns} patterns in {classes} classes",
+                per_seed(part, "numerical_rank"),
+                rank_is(predicted_rank(patterns, classes)),
+            )
+        )
+    return found
+
+
+claims("relevant-first", source="Closed form, first step", value="rank k",
+       experiment="relevant", figure="relevant-spectrum",
+       says="The first ΔW_O has the rank of `relevant.theory.readout_gains`.")(_first_update)  # fmt: skip
 
 
 def _shared(letters: str, counts: str) -> Checks:
@@ -88,61 +132,27 @@ def _shared(letters: str, counts: str) -> Checks:
         return [
             Check(
                 f"rank of ΔW_{letter.upper()} with {label}",
-                per_seed(rows, f"rank_{letter}"),
+                per_seed(rows[rows["matrix"] == letter], "numerical_rank"),
                 rank_is(rows[counts].iloc[0]),
             )
-            for label, rows in table.groupby("vote", sort=False)
+            for label, rows in rows_of(table, "update").groupby("vote", sort=False)
             for letter in letters
         ]
 
     return checks
 
 
-def _first_update(table: pd.DataFrame) -> list[Check]:
-    found = []
-    for _, rows in table.groupby(["relevant_patterns", "classes"], sort=True):
-        patterns, classes = int(rows["relevant_patterns"].iloc[0]), int(rows["classes"].iloc[0])
-        found.append(
-            Check(
-                f"rank of the first ΔW_O with {patterns} patterns in {classes} classes",
-                per_seed(rows, "first_rank_o"),
-                rank_is(predicted_rank(patterns, classes)),
-            )
-        )
-    return found
-
-
-def _by_count(table: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    return [(int(str(count)), rows) for count, rows in table.groupby("relevant_patterns", sort=True)]
-
-
-_claim = partial(paper_claim, "li2024")
-
-CLAIMS = (
-    *(
-        _claim(f"relevant-{letter}", f"Abstract, W_{letter.upper()}",
-               f"The rank of ΔW_{letter.upper()} is the number of label-relevant patterns: k with k patterns in k classes.",
-               "rank k", "relevant", "relevant-rank", _follows(letter))
-        for letter in LETTERS.values()
-    ),
-    _claim("relevant-truncation", "Figure 1A, k patterns", "Updates truncated to rank k test like full rank.",
-           "rank k like full rank", "relevant", "relevant-truncation", _added(0, AtMost(LIKE_FULL))),
-    _claim("relevant-truncation-less", "Figure 1A, k patterns", "Updates truncated to rank k − 1 are clearly worse.",
-           "rank k − 1 clearly worse", "relevant", "relevant-truncation", _added(1, AtLeast(CLEARLY_WORSE))),
-    _claim("relevant-small", "Remark 1, k patterns", "At every k a constant fraction of neurons changes clearly less.",
-           "a constant fraction", "relevant", "relevant-neurons", _small_neurons),
-    _claim("relevant-small-same", "Remark 1, k patterns", "The fraction of small neurons does not depend on k.",
-           "exponent 0 in k", "relevant", "relevant-neurons", _same_fraction),
-    _claim("relevant-first", "Closed form, first step", "The first ΔW_O has the rank of `relevant.theory.readout_gains`.",
-           "rank k", "relevant", "relevant-spectrum", _first_update),
-    _claim("classes-attention", "Abstract, W_Q and W_K", "With k patterns in c < k classes ΔW_Q and ΔW_K are of rank k.",
-           "rank k", "classes", "relevant-rank", _shared("qk", "relevant_patterns")),
-    _claim("classes-readout", "Abstract, W_V and W_O", "With k patterns in c < k classes ΔW_V and ΔW_O are of rank k.",
-           "rank k", "classes", "relevant-rank", _shared("vo", "relevant_patterns")),
-    _claim("classes-readout-classes", "Beyond the abstract",
-           "With k patterns in c < k classes ΔW_V and ΔW_O are of rank c: they follow the classes.",
-           "not in the paper", "classes", "relevant-rank", _shared("vo", "classes")),
-    _claim("classes-first", "Closed form, first step",
-           "With c < k classes, too, the first ΔW_O has the rank of `relevant.theory.readout_gains`.",
-           "rank k", "classes", "relevant-spectrum", _first_update),
-)  # fmt: skip
+claims("classes-attention", source="Abstract, W_Q and W_K", value="rank k",
+       experiment="classes", figure="relevant-rank", origin=Origin.READING,
+       says="With k patterns in c < k classes ΔW_Q and ΔW_K are of rank k.")(_shared("qk", "relevant_patterns"))  # fmt: skip
+claims("classes-readout", source="Abstract, W_V and W_O", value="rank k",
+       experiment="classes", figure="relevant-rank", origin=Origin.READING,
+       says="With k patterns in c < k classes ΔW_V and ΔW_O are of rank k.")(_shared("vo", "relevant_patterns"))  # fmt: skip
+claims("classes-readout-classes", source="Beyond the abstract", value="not in the paper",
+       experiment="classes", figure="relevant-rank",
+       says="With k patterns in c < k classes ΔW_V and ΔW_O are of rank c: they follow the classes.",
+       )(_shared("vo", "classes"))  # fmt: skip
+claims("classes-first", source="Closed form, first step", value="rank k",
+       experiment="classes", figure="relevant-spectrum",
+       says="With c < k classes, too, the first ΔW_O has the rank of `relevant.theory.readout_gains`.",
+       )(_first_update)  # fmt: skip

@@ -1,18 +1,18 @@
 """Rank, spectra, truncation and small neurons against the number of patterns that vote."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
 from rankscope.lab.paper import Results
-from rankscope.measure.interval import mean_interval
+from rankscope.lab.tidy import WHOLE, paired, rows_of
 from rankscope.papers.li2024.claims import TWO_GROUPS
 from rankscope.papers.li2024.experiments import TASK
 from rankscope.papers.li2024.measurement import LETTERS, LIKE_FULL
 from rankscope.studies.relevant.claims import vote
-from rankscope.studies.relevant.measurement import RANKS
 from rankscope.theory.updates.relevant import attention_gains, mean_token_spread, readout_gains
 
 SIDEWAYS = 0.12
@@ -65,18 +65,10 @@ def _ranks(
     places = np.unique(table[axis].to_numpy(dtype=float))
     series = []
     for place, letter in enumerate(LETTERS.values()):
-        points = curve(f"ΔW_{letter.upper()}", table, axis, f"rank_{letter}", mark=Mark.POINTS)
+        rows = rows_of(table, "update", matrix=letter)
+        points = curve(f"ΔW_{letter.upper()}", rows, axis, "numerical_rank", mark=Mark.POINTS)
         shift = SIDEWAYS * (place - 1.5)
-        series.append(
-            Series(
-                points.name,
-                [float(x) + shift for x in points.x],
-                points.y,
-                points.low,
-                points.high,
-                points.mark,
-            )
-        )
+        series.append(replace(points, x=[float(x) + shift for x in points.x]))
     dashed = [
         Series(name, places.tolist(), line(places).tolist(), paper=True) for name, line in lines.items()
     ]
@@ -114,12 +106,11 @@ def _spectra(
     measured, dashed = [], []
     for classes, rows in cases.groupby("classes", sort=True):
         patterns = int(rows["relevant_patterns"].iloc[0])
-        sigma = np.stack([results.arrays(cell)[name].numpy() for cell in rows["cell"]])[:, : patterns + 2]
-        shares = sigma / sigma[:, :1]
-        intervals = [mean_interval(column.tolist()) for column in shares.T]
+        cells = rows["cell"].unique()
+        sigma = np.stack([results.arrays(cell)[name].numpy() for cell in cells])[:, : patterns + 2]
         places = list(range(1, patterns + 3))
-        measured.append(Series(f"{patterns} in {classes} classes", places, shares.mean(0).tolist(),
-                               [low for low, _ in intervals], [high for _, high in intervals]))  # fmt: skip
+        shares = (sigma / sigma[:, :1]).T.tolist()
+        measured.append(band(f"{patterns} in {classes} classes", places, shares))
         if closed_form:
             values = np.array(closed_form(patterns, int(str(classes))))
             dashed.append(
@@ -144,17 +135,16 @@ def _attention(patterns: int, classes: int) -> list[float]:
 
 def _truncation(results: Results) -> Figure:
     table = results.tables["li2024/relevant"]
-    losses = [f"loss_rank_{rank}" for rank in RANKS]
-    by_rank = []
-    for count, rows in table.groupby("relevant_patterns", sort=True):
-        kept = [(rank, name) for rank, name in zip(RANKS, losses, strict=True) if rank <= int(str(count)) + 2]
-        parts = [pd.DataFrame({"rank": rank, "loss": rows[name]}) for rank, name in kept]
-        by_rank.append(curve(f"k = {count}", pd.concat(parts), "rank", "loss"))
-    added = table[losses].to_numpy() - table[["loss"]].to_numpy()
-    needed = table.assign(needed=1 + (added > LIKE_FULL).sum(axis=1))
-    measured = curve("needed", needed, "relevant_patterns", "needed", mark=Mark.POINTS)
+    rows = rows_of(table, "truncation")
+    shown = rows[rows["rank"] <= rows["relevant_patterns"] + 2].groupby("relevant_patterns", sort=True)
+    by_rank = [curve(f"k = {count}", part, "rank", "loss") for count, part in shown]
+    whole = rows_of(table, WHOLE)
+    rows = rows.assign(needed=rows["loss"] - paired(rows, whole, "loss") > LIKE_FULL)
+    needed = 1 + rows.groupby(["relevant_patterns", "cell"])["needed"].sum()
+    measured = curve("needed", needed.reset_index(), "relevant_patterns", "needed", mark=Mark.POINTS)
     counts = [float(x) for x in measured.x]
-    back = float((table["loss_attention_back"] - table["loss"]).max())
+    taken = rows_of(table, "attention taken back")
+    back = float((taken["loss"] - paired(taken, whole, "loss")).max())
     return Figure(
         id="li2024-relevant-truncation",
         title="Every update truncated, with k patterns in k classes",
@@ -176,7 +166,9 @@ def _neurons(results: Results) -> Figure:
     tags = (("update", "by ‖Δo_i‖"), ("o", "by ‖o_i‖"))
 
     def both(column: str) -> list[Series]:
-        return [curve(name, table, "relevant_patterns", f"{tag}_{column}") for tag, name in tags]
+        return [
+            curve(name, rows_of(table, "neurons", of=of), "relevant_patterns", column) for of, name in tags
+        ]
 
     apart = both("separation")
     level = Series("asked of two groups", apart[0].x, [TWO_GROUPS] * len(apart[0].x), paper=True)

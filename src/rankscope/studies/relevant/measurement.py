@@ -1,6 +1,6 @@
-"""What is measured on a group with k patterns in c classes: a record a member, a column for each quantity."""
+"""What is measured on a trained group with k patterns in c classes, as tidy rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -10,22 +10,21 @@ from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as many_class
 from rankscope.ensembles.patterns import TRAINED, Weights
 from rankscope.lab import Cell
-from rankscope.lab.experiment import Scalar
+from rankscope.lab.tidy import MEASUREMENT, WHOLE, Measured, Record, by_member
 from rankscope.linalg.spectrum import effective_rank, energy_rank
 from rankscope.linalg.truncation import Factors
-from rankscope.measure.neurons import large_neurons, magnitudes, separation
+from rankscope.measure.neurons import magnitudes, two_groups
 from rankscope.measure.updates import update_factors, with_update_rank
-from rankscope.papers.li2024.measurement import LETTERS, TEST_SAMPLES
+from rankscope.papers.li2024.measurement import LETTERS, TEST_SAMPLES, converged_step
 from rankscope.tasks.patterns import batches
 from rankscope.theory.updates.relevant import NEGLIGIBLE
+from rankscope.training.sgd import Trajectory
 
 RANKS = tuple(range(1, 11))
 """Ranks to which every update is truncated: up to two above the most patterns."""
 
 ENERGY = 0.95
 ATTENTION = ("w_q", "w_k")
-
-Columns = dict[str, Tensor]
 
 
 class Examiner:
@@ -41,20 +40,26 @@ class Examiner:
         test = next(batches(tasks, seeds, split=Split.TEST, steps=1, batch=samples, device=device))
         self.x, self.winner = test.x, test.winner % self.classes
 
-    def records(self, step: int, weights: Weights) -> list[dict[str, Scalar]]:
-        """One record a member."""
-        columns = {
-            "relevant_patterns": self.patterns,
+    def records(self, trajectory: Trajectory) -> list[list[Record]]:
+        """The records of each member at the end of its training."""
+        step = max(trajectory.at)
+        weights = trajectory.at[step]
+        whole = {
             "loss": self.loss(weights),
             "accuracy": many_class.accuracy(many_class.forward(weights, self.x), self.winner),
-            **self.truncation(weights),
-            **self.ranks(self.updates(weights)),
-            **{f"first_rank_{LETTERS[name]}": _count(sigma) for name, sigma in self.first_updates().items()},
-            **self.neurons(weights),
+            "converged_step": converged_step(trajectory.losses),
         }
-        plain = {name: values.tolist() for name, values in columns.items()}
-        fixed = {"step": step, "classes": self.classes}
-        return [{**fixed, **{name: plain[name][member] for name in plain}} for member in range(len(self.x))]
+        members: list[Record] = [
+            {"step": step, "relevant_patterns": count, "classes": self.classes}
+            for count in self.patterns.tolist()
+        ]
+        rows: list[Measured] = [
+            ({MEASUREMENT: WHOLE}, whole),
+            *self.truncation(weights),
+            *self.ranks(weights),
+            *self.neurons(weights),
+        ]
+        return by_member(members, rows)
 
     def loss(self, weights: Weights) -> Float[Tensor, " member"]:
         """The mean hinge on the test set."""
@@ -69,38 +74,37 @@ class Examiner:
         _, grads = many_class.hinge_gradients(self.start, self.x, self.winner)
         return {name: torch.linalg.svdvals(grad) for name, grad in grads.items()}
 
-    def truncation(self, weights: Weights) -> Columns:
+    def truncation(self, weights: Weights) -> Iterator[Measured]:
         """The loss with every update truncated to a rank, and with what attention learned taken back."""
         factors = self._factors(weights)
-        columns = {
-            f"loss_rank_{rank}": self.loss(with_update_rank(self.start, weights, factors, rank))
-            for rank in RANKS
-        }
+        for rank in RANKS:
+            loss = self.loss(with_update_rank(self.start, weights, factors, rank))
+            yield {MEASUREMENT: "truncation", "rank": rank}, {"loss": loss}
         back = {**weights, **{name: self.start[name] for name in ATTENTION}}
-        return {**columns, "loss_attention_back": self.loss(back)}
+        yield {MEASUREMENT: "attention taken back"}, {"loss": self.loss(back)}
 
-    def ranks(self, values: dict[str, Float[Tensor, "member value"]]) -> Columns:
+    def ranks(self, weights: Weights) -> Iterator[Measured]:
         """For each matrix its measured ranks; how far the k-th singular value is from the first, and from the next."""
-        columns: Columns = {}
         place = (self.patterns - 1).unsqueeze(-1)
-        for name, letter in LETTERS.items():
-            sigma = values[name]
+        for name, sigma in self.updates(weights).items():
             at_k, after = (sigma.gather(-1, place + more).squeeze(-1) for more in (0, 1))
-            columns[f"rank_{letter}"] = _count(sigma)
-            columns[f"effective_{letter}"] = effective_rank(sigma)
-            columns[f"energy_{letter}"] = energy_rank(sigma, ENERGY)
-            columns[f"least_{letter}"] = at_k / sigma[:, 0]
-            columns[f"gap_{letter}"] = at_k / after
-        return columns
+            yield (
+                {MEASUREMENT: "update", "matrix": LETTERS[name]},
+                {
+                    "numerical_rank": _count(sigma),
+                    "effective_rank": effective_rank(sigma),
+                    "energy_rank": energy_rank(sigma, ENERGY),
+                    "least": at_k / sigma[:, 0],
+                    "gap": at_k / after,
+                },
+            )
+        for name, sigma in self.first_updates().items():
+            yield {MEASUREMENT: "first update", "matrix": LETTERS[name]}, {"numerical_rank": _count(sigma)}
 
-    def neurons(self, weights: Weights) -> Columns:
+    def neurons(self, weights: Weights) -> Iterator[Measured]:
         """How many neurons stay small, by what training added to them and by what they are."""
-        columns: Columns = {}
-        for tag, rows in (("update", weights["w_o"] - self.start["w_o"]), ("o", weights["w_o"])):
-            large = large_neurons(magnitudes(rows))
-            columns[f"{tag}_small_fraction"] = 1 - large.to(rows.dtype).mean(-1)
-            columns[f"{tag}_separation"] = separation(magnitudes(rows), large)
-        return columns
+        for of, rows in (("update", weights["w_o"] - self.start["w_o"]), ("o", weights["w_o"])):
+            yield {MEASUREMENT: "neurons", "of": of}, two_groups(magnitudes(rows))
 
     def _factors(self, weights: Weights) -> dict[str, Factors]:
         return update_factors(self.start, weights, TRAINED)

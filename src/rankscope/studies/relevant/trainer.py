@@ -9,7 +9,6 @@ from rankscope.ensembles import patterns as many_class
 from rankscope.ensembles.patterns import ManyClass, Weights
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.trainer import TrainedT
-from rankscope.papers.li2024.measurement import converged_step
 from rankscope.papers.li2024.trainer import PatternTrainer, one_layer_key
 from rankscope.studies.relevant.measurement import Examiner
 from rankscope.tasks.patterns import PatternBatch, Patterns
@@ -60,18 +59,14 @@ class VoteTrainer(ClassTrainer[ManyClass, Trajectory]):
     def measure(
         self, cells: Sequence[Cell[Patterns, ManyClass, Sgd]], trained: Trajectory, job: Job
     ) -> list[Outcome]:
-        """One record per member, and the spectra of its first and its whole update."""
+        """The rows of every member, and the spectra of its first and its whole update."""
         last = max(trained.at)
         examiner = Examiner(cells, trained.at[0], job.device)
-        converged = converged_step(trained.losses).tolist()
         spectra = {
             **{f"sigma/end/{name}": values for name, values in examiner.updates(trained.at[last]).items()},
             **{f"sigma/first/{name}": values for name, values in examiner.first_updates().items()},
         }
         return [
-            Outcome(
-                [{**record, "converged_step": converged[member]}],
-                {name: values[member].cpu().clone() for name, values in spectra.items()},
-            )
-            for member, record in enumerate(examiner.records(last, trained.at[last]))
+            Outcome(records, {name: values[member].cpu().clone() for name, values in spectra.items()})
+            for member, records in enumerate(examiner.records(trained))
         ]
