@@ -9,7 +9,7 @@ from rankscope.checkpoints.layout import (
     MlpLayout,
     Packing,
     Position,
-    Scale,
+    ScoreScale,
     Separate,
 )
 
@@ -41,7 +41,7 @@ _T5_SELF = AttentionLayout(
     out="o",
     heads="num_heads",
     position=Position.RELATIVE_BIAS,
-    scale=Scale.ONE,
+    scale=ScoreScale.ONE,
     causal=False,
 )
 _T5_PLAIN = MlpLayout(
@@ -96,13 +96,13 @@ ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
         name="gemma2",
         model_types=("gemma2",),
-        attention=(_LLAMA_ATTENTION.replace(scale=Scale.SCALAR),),
+        attention=(_LLAMA_ATTENTION.replace(scale=ScoreScale.SCALAR),),
         mlps=(_LLAMA_MLP,),
     ),
     Layout(
         name="gemma3",
         model_types=("gemma3_text",),
-        attention=(_NORMED_ATTENTION.replace(scale=Scale.SCALAR, norm_offset=1.0),),
+        attention=(_NORMED_ATTENTION.replace(scale=ScoreScale.SCALAR, norm_offset=1.0),),
         mlps=(_LLAMA_MLP,),
     ),
     Layout(

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.checkpoints.layout import AttentionLayout, Fused, MlpLayout, Packing, Scale
+from rankscope.checkpoints.layout import AttentionLayout, Fused, MlpLayout, Packing, ScoreScale
 from rankscope.checkpoints.rope import Rope
 from rankscope.checkpoints.source import Source
 from rankscope.core import InputError
@@ -92,9 +92,9 @@ class AttentionBlock:
     @property
     def scale(self) -> float:
         """What the model multiplies the scores by before the softmax."""
-        if self.layout.scale == Scale.ONE:
+        if self.layout.scale == ScoreScale.ONE:
             return 1.0
-        if self.layout.scale == Scale.HEAD_DIM:
+        if self.layout.scale == ScoreScale.HEAD_DIM:
             return 1 / math.sqrt(self.head_dim)
         config = self.source.config or {}
         return 1 / math.sqrt(config.get("query_pre_attn_scalar", self.head_dim))

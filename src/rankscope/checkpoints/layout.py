@@ -36,7 +36,7 @@ class Position(StrEnum):
     RELATIVE_BIAS = "relative bias"
 
 
-class Scale(StrEnum):
+class ScoreScale(StrEnum):
     """What the scores are multiplied by before the softmax."""
 
     HEAD_DIM = "1/sqrt(head_dim)"
@@ -75,7 +75,7 @@ class AttentionLayout(Config):
     norm_offset: float = 0.0
     heads: str | int = "num_attention_heads"
     position: Position = Position.ROPE
-    scale: Scale = Scale.HEAD_DIM
+    scale: ScoreScale = ScoreScale.HEAD_DIM
     causal: bool = True
     when: dict[str, bool] = Field(default_factory=dict)
 
@@ -140,7 +140,7 @@ def layout_from(content: dict[str, Any]) -> Layout:
     return Layout(**{"name": "by hand", **{key: _frozen(value) for key, value in content.items()}})
 
 
-_ENUMS = {"packing": Packing, "position": Position, "scale": Scale}
+_ENUMS = {"packing": Packing, "position": Position, "scale": ScoreScale}
 
 
 def _frozen(value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from torch import nn
 
@@ -19,6 +19,18 @@ from rankscope.checkpoints.source import Source, open_source
 from rankscope.core import InputError, suggest
 
 Model = str | Path | nn.Module | Mapping[str, Any] | Source
+
+
+class Opening(TypedDict, total=False):
+    """What to say of a model that does not say it itself."""
+
+    architecture: str | Layout | None
+    """the name of a known layout, or a new one; else it comes from the configuration, or from the tensor names"""
+    heads: int | None
+    config: Mapping[str, Any] | None
+    """instead of the model's own configuration"""
+    revision: str | None
+    """of a hub id"""
 
 
 @dataclass(frozen=True)
@@ -122,27 +134,15 @@ class Checkpoint:
 _SAY_IT_BY_HAND = "Say where its parts are by hand: architecture=Layout(...), or a JSON file with --map."
 
 
-def open_checkpoint(
-    model: Model,
-    *,
-    architecture: str | Layout | None = None,
-    heads: int | None = None,
-    config: Mapping[str, Any] | None = None,
-    revision: str | None = None,
-) -> Checkpoint:
-    """The view of `model`: a folder, a file, a hub id, a loaded model or a state dict.
-
-    The architecture comes from the configuration's `model_type`, or from the tensor names where there is no
-    configuration; `architecture` names one of the known layouts, or says a new one.
-    """
-    source = open_source(model, revision=revision, config=config)
-    if isinstance(architecture, Layout):
-        return Checkpoint(source, architecture, heads)
-    if architecture is not None:
-        if architecture not in BY_NAME:
-            raise InputError(f"No architecture {architecture!r}. {suggest(architecture, BY_NAME)}")
-        return Checkpoint(source, BY_NAME[architecture], heads)
-    return Checkpoint(source, find_layout(source), heads)
+def open_checkpoint(model: Model, **opening: Unpack[Opening]) -> Checkpoint:
+    """The view of `model`: a folder, a file, a hub id, a loaded model or a state dict."""
+    source = open_source(model, revision=opening.get("revision"), config=opening.get("config"))
+    layout = opening.get("architecture") or find_layout(source)
+    if isinstance(layout, str):
+        if layout not in BY_NAME:
+            raise InputError(f"No architecture {layout!r}. {suggest(layout, BY_NAME)}")
+        layout = BY_NAME[layout]
+    return Checkpoint(source, layout, opening.get("heads"))
 
 
 def find_layout(source: Source) -> Layout:

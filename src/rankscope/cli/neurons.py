@@ -26,7 +26,7 @@ from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import refuse_existing
 from rankscope.scope.data import ACCEPTED, measured_on, read_batches
 from rankscope.scope.fidelity import load_model
-from rankscope.scope.neurons import Batch, NeuronScope, measure_neurons, pruning_curves
+from rankscope.scope.neurons import ModelInputs, NeuronScope, measure_neurons, pruning_curves
 from rankscope.scope.prune import Pruned, prune_model
 
 MOST_ROWS = 144
@@ -70,7 +70,7 @@ def neurons(
         write_csv(scope.neurons, csv)
     if data is not None or pruning:
         quiet_transformers()
-    batches: Sequence[Batch] = [] if data is None else read_batches(data, source)
+    batches: Sequence[ModelInputs] = [] if data is None else read_batches(data, source)
     curves = None
     if batches:
         with Console(stderr=True).status("silencing neurons"):
@@ -90,7 +90,7 @@ def neurons(
 
 
 def _show(
-    scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[Batch], pruned: Pruned | None
+    scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[ModelInputs], pruned: Pruned | None
 ) -> None:
     rest = f"; the first {MOST_ROWS} of {len(scope.blocks)}" if len(scope.blocks) > MOST_ROWS else ""
     blocks = scope.blocks.dropna(axis="columns", how="all")

@@ -24,8 +24,7 @@ from rankscope.core import Config
 from rankscope.core.streams import stream
 from rankscope.ensembles import one_layer
 from rankscope.ensembles.one_layer import Init, OneLayer
-
-Weights = dict[str, Tensor]
+from rankscope.linalg.weights import Weights
 
 SMALLEST = 1e-12
 """Least length a token is divided by: a zero token stays zero."""

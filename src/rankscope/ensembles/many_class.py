@@ -15,7 +15,8 @@ from torch import Tensor
 
 from rankscope.core.streams import stream
 from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import OneLayer, Output, Weights
+from rankscope.ensembles.one_layer import OneLayer, Output
+from rankscope.linalg.weights import Weights
 
 
 class ManyClass(OneLayer):

@@ -26,10 +26,10 @@ from rankscope.checkpoints.view import Model
 from rankscope.core import InputError, RankscopeError
 from rankscope.linalg.decompose import top_factors
 from rankscope.scope.adapter_config import adapter_config
+from rankscope.scope.fates import Fate, Fates, Profile, TensorFate, decide_fates
 from rankscope.scope.fidelity import Fidelity, import_peft, measure_fidelity
-from rankscope.scope.plan import Fate, Item, Plan, Profile, plan_adapter
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import Progress, UpdateScope, difference, measure_updates, row_name
+from rankscope.scope.updates import TensorProgress, UpdateScope, difference, measure_updates, row_name
 
 PREFIX = "base_model.model."
 
@@ -40,18 +40,18 @@ class Adapter:
 
     path: Path
     config: Mapping[str, Any]
-    plan: Plan
+    fates: Fates
     fidelity: Fidelity | None
 
 
 @dataclass(frozen=True)
-class Draft:
+class AdapterDraft:
     """An adapter before it is written: the fate of every tensor, and how PEFT will be told."""
 
     base: Source
     tuned: Source
     scope: UpdateScope
-    plan: Plan
+    fates: Fates
     config: Mapping[str, Any]
 
 
@@ -69,7 +69,7 @@ def export_adapter(
     resume_path: str | Path | None = None,
     verify: bool = True,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: TensorProgress | None = None,
 ) -> Adapter:
     """Write what training added as a PEFT adapter, load it on the base, and measure what is lost."""
     import_peft()
@@ -84,16 +84,7 @@ def export_adapter(
         device=device,
         progress=progress,
     )
-    draft = draft_adapter(
-        base,
-        tuned,
-        scope,
-        rule=rule,
-        max_rank=max_rank,
-        profile=profile,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-    )
+    draft = draft_adapter(base, tuned, scope, rule=rule, max_rank=max_rank, profile=profile)
     return write_adapter(draft, out_path, verify=verify, device=device, progress=progress)
 
 
@@ -105,46 +96,36 @@ def draft_adapter(
     rule: str = "energy@0.95",
     max_rank: int | None = None,
     profile: Profile = Profile.EXACT,
-    include_regex: str | None = None,
-    exclude_regex: str | None = None,
-) -> Draft:
-    """What an adapter of the measured updates will hold, with the filters they were measured with."""
+) -> AdapterDraft:
+    """What an adapter of the measured updates will hold."""
     if scope.summary["identical"]:
         raise InputError(f"{base.label} and {tuned.label} are identical where compared: nothing to write.")
     shape = skeleton(base)
-    plan = plan_adapter(
-        base,
-        tuned,
-        scope,
-        ranks_by(scope, rule, max_rank=max_rank),
-        model=shape,
-        profile=profile,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-    )
-    return Draft(base, tuned, scope, plan, adapter_config(plan, base, shape))
+    ranks = ranks_by(scope, rule, max_rank=max_rank)
+    fates = decide_fates(base, tuned, scope, ranks, model=shape, profile=profile)
+    return AdapterDraft(base, tuned, scope, fates, adapter_config(fates, base, shape))
 
 
 def write_adapter(
-    draft: Draft,
+    draft: AdapterDraft,
     out_path: str | Path,
     *,
     verify: bool = True,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: TensorProgress | None = None,
 ) -> Adapter:
     """Write a draft whole or not at all, after loading it on the base where it is to be verified."""
     import_peft()
     out = Path(out_path)
     refuse_existing(out)
-    config, plan = draft.config, draft.plan
+    config, fates = draft.config, draft.fates
     tensors = adapter_tensors(draft, device=device, progress=progress)
     with written_whole(out) as folder:
         save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
         (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         fidelity = measure_fidelity(draft.base, draft.tuned, folder) if verify else None
-        (folder / "README.md").write_text(_readme(config, plan, fidelity), encoding="utf-8")
-    return Adapter(out, config, plan, fidelity)
+        (folder / "README.md").write_text(_readme(config, fates, fidelity), encoding="utf-8")
+    return Adapter(out, config, fates, fidelity)
 
 
 def refuse_existing(out: Path) -> None:
@@ -154,31 +135,31 @@ def refuse_existing(out: Path) -> None:
 
 
 def adapter_tensors(
-    draft: Draft, *, device: str = "cpu", progress: Progress | None = None
+    draft: AdapterDraft, *, device: str = "cpu", progress: TensorProgress | None = None
 ) -> dict[str, Tensor]:
     """Every tensor of the adapter under the key that PEFT expects, and no other."""
-    plan, base, tuned, config = draft.plan, draft.base, draft.tuned, draft.config
+    fates, base, tuned, config = draft.fates, draft.base, draft.tuned, draft.config
     model = skeleton(base)
-    shapes = {name: model.get_parameter(name).shape for name in plan.expert_ranks}
+    shapes = {name: model.get_parameter(name).shape for name in fates.expert_ranks}
     expected, homes = _expected(model, config)
     factors = _all_factors(draft, device, progress)
     tensors: dict[str, Tensor] = {}
-    for item in plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
+    for item in fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
         rank = config["rank_pattern"].get("^" + re.escape(item.module), config["r"])
         _put(tensors, item.module, *factors[row_name(item.pair)], rank)
-    for name, rank in plan.expert_ranks.items():
-        pieces = [item for item in plan.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
+    for name, rank in fates.expert_ranks.items():
+        pieces = [item for item in fates.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
         left, right = _expert_factors(factors, pieces, shapes[name], rank)
         tensors[f"{homes[name]}.lora_A.weight"] = right
         tensors[f"{homes[name]}.lora_B.weight"] = left
-    for item in plan.lora_biases:
+    for item in fates.lora_biases:
         before, after = difference(base, tuned, item.pair)
         tensors[f"{PREFIX}{item.module}.lora_B.bias"] = after - before
-    owners = {item.parameter: item.pair.name for item in plan.items}
-    for item in plan.items:
-        if item.module in plan.whole_modules and item.pair.status != "tied":
+    owners = {item.parameter: item.pair.name for item in fates.items}
+    for item in fates.items:
+        if item.module in fates.whole_modules and item.pair.status != "tied":
             tensors[PREFIX + item.parameter] = tuned.tensor(item.pair.name)
-    for alias, source in plan.ties.items():
+    for alias, source in fates.ties.items():
         tensors[PREFIX + alias] = tuned.tensor(owners[source]).clone()
     for key, shape in expected.items():
         if key not in tensors and ".lora_" in key:
@@ -191,8 +172,10 @@ def adapter_tensors(
     return {key: value.contiguous() for key, value in sorted(tensors.items())}
 
 
-def _all_factors(draft: Draft, device: str, progress: Progress | None) -> dict[str, tuple[Tensor, Tensor]]:
-    items = draft.plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS)
+def _all_factors(
+    draft: AdapterDraft, device: str, progress: TensorProgress | None
+) -> dict[str, tuple[Tensor, Tensor]]:
+    items = draft.fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS)
     factors = {}
     for done, item in enumerate(items):
         factors[row_name(item.pair)] = _factors(draft, item, device)
@@ -201,7 +184,7 @@ def _all_factors(draft: Draft, device: str, progress: Progress | None) -> dict[s
     return factors
 
 
-def _factors(draft: Draft, item: Item, device: str) -> tuple[Tensor, Tensor]:
+def _factors(draft: AdapterDraft, item: TensorFate, device: str) -> tuple[Tensor, Tensor]:
     """Factors of one update with the singular values shared out evenly between both sides."""
     before, after = (value.to(device) for value in difference(draft.base, draft.tuned, item.pair))
     update = (after - before).float()
@@ -219,7 +202,7 @@ def _put(tensors: dict[str, Tensor], module: str, left: Tensor, right: Tensor, r
 
 
 def _expert_factors(
-    factors: Mapping[str, tuple[Tensor, Tensor]], pieces: list[Item], shape: torch.Size, rank: int
+    factors: Mapping[str, tuple[Tensor, Tensor]], pieces: list[TensorFate], shape: torch.Size, rank: int
 ) -> tuple[Tensor, Tensor]:
     """Factors of all experts in PEFT's packing; gate and up, apart on disk, take ranks of their own."""
     experts, rows, columns = shape
@@ -270,7 +253,7 @@ def written_whole(out: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _readme(config: Mapping[str, Any], plan: Plan, fidelity: Fidelity | None) -> str:
+def _readme(config: Mapping[str, Any], fates: Fates, fidelity: Fidelity | None) -> str:
     lines = [
         "---",
         "library_name: peft",
@@ -278,17 +261,17 @@ def _readme(config: Mapping[str, Any], plan: Plan, fidelity: Fidelity | None) ->
         "---",
         "# Adapter extracted by Rankscope",
         "",
-        f"Profile {plan.profile}, rank {config['r']} where no other is given, scale 1 (alpha = r).",
+        f"Profile {fates.profile}, rank {config['r']} where no other is given, scale 1 (alpha = r).",
         "",
         "| update | tensors | share of ‖ΔW‖² | kept |",
         "|---|---|---|---|",
     ]
-    for row in plan.coverage.to_dict("records"):
+    for row in fates.coverage.to_dict("records"):
         lines.append(f"| {row['fate']} | {row['tensors']} | {row['share']:.4%} | {row['kept_share']:.4%} |")
-    if any(item.pair.status == "resized" for item in plan.items):
+    if any(item.pair.status == "resized" for item in fates.items):
         lines += ["", "The vocabulary was resized: call resize_token_embeddings on the base before loading."]
     if fidelity is not None:
         lines += ["", fidelity.sentence()]
-    skipped = [item for item in plan.items if item.fate == Fate.SKIPPED]
+    skipped = [item for item in fates.items if item.fate == Fate.SKIPPED]
     lines += ["", *(f"- left out: {row_name(item.pair)} ({item.reason})" for item in skipped)]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from rankscope.core import Config
-from rankscope.tasks.source import Source, generator_of
+from rankscope.tasks.randomness import Randomness, generator_of
 
 
 class Matching(Config):
@@ -32,7 +32,7 @@ class MatchingBatch:
     answer: Bool[Tensor, "sample token"]
 
 
-def sample(task: Matching, batch: int, source: Source) -> MatchingBatch:
+def sample(task: Matching, batch: int, source: Randomness) -> MatchingBatch:
     """`batch` fresh samples."""
     generator = generator_of(source, "matching")
     shape = (batch, task.tokens)

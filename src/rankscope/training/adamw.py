@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from rankscope.core import Config
+from rankscope.linalg.weights import Weights
 from rankscope.training.schedule import warmup_cosine
-from rankscope.training.state import Checkpoint, State
+from rankscope.training.state import ResumeState, State
 
-Weights = dict[str, Tensor]
 Batch = TypeVar("Batch")
 
 
@@ -43,7 +43,7 @@ def adamw(
     *,
     steps: int | None = None,
     loss_scale: float = 1.0,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: ResumeState | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:
     """The trained weights and every step's losses; `weights` is not changed.
@@ -121,7 +121,7 @@ def clip_members(weights: Weights, largest: float) -> None:
 
 
 def _resume(
-    checkpoint: Checkpoint | None, leaves: Weights, optimizer: torch.optim.Optimizer, history: Tensor
+    checkpoint: ResumeState | None, leaves: Weights, optimizer: torch.optim.Optimizer, history: Tensor
 ) -> int:
     """Take up the last state, if there is one, and return the step that comes next."""
     device = str(history.device)

@@ -12,16 +12,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rankscope.linalg.weights import Weights
 from rankscope.training.adamw import (
     AdamW,
-    Weights,
     clip_members,
     divide_gradients,
     leave_out_overflow,
     state_of,
 )
 from rankscope.training.schedule import warmup_cosine
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 Batch = TypeVar("Batch")
 
@@ -36,7 +36,7 @@ def adamw_graphed(
     *,
     steps: int | None = None,
     loss_scale: float = 1.0,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: ResumeState | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:
     """As `adamw`, on a CUDA device; `batch_at` is handed the step as a tensor there."""
@@ -99,7 +99,7 @@ def _side_stream(device: torch.device) -> Iterator[None]:
 
 @torch.no_grad()
 def _begin(
-    checkpoint: Checkpoint | None,
+    checkpoint: ResumeState | None,
     weights: Weights,
     leaves: Weights,
     optimizer: torch.optim.Optimizer,

@@ -29,7 +29,7 @@ from rankscope.papers.amsel2024.training import (
 from rankscope.theory.heads.linear_heads import linear_error
 from rankscope.training.adamw import adamw
 from rankscope.training.precision import Precision
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 from tests.papers.laboratory import finish
 
 SMOKE = {experiment.name.removeprefix("amsel2024/"): experiment for experiment in experiments(Scale.SMOKE)}
@@ -212,7 +212,7 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
         outcome.records for outcome in run_group(cells, "cpu", Progress(lambda: None, tmp_path / "whole.pt"))
     ]
     module = sys.modules[run_group.__module__]
-    monkeypatch.setattr(module, "Checkpoint", lambda path: Checkpoint(path, seconds=0.0))
+    monkeypatch.setattr(module, "ResumeState", lambda path: ResumeState(path, seconds=0.0))
     steps = []
 
     def die():

@@ -22,7 +22,7 @@ from rankscope.papers.amsel2024.training import (
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
 from rankscope.training.adamw import AdamW
 from rankscope.training.precision import Precision
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 SETTINGS = """\
 Task and model are the talk's: farthest neighbour among points on the sphere, PyTorch's post-norm encoder with biases
@@ -119,7 +119,7 @@ SIZES = {
 
 def run_group(cells: Sequence[Cell], device: str, progress: Progress) -> list[Outcome]:
     """Train a group of encoders and measure it. Stopped or killed, it goes on from its last checkpoint."""
-    weights, losses = train_group(cells, device, checkpoint=Checkpoint(progress.checkpoint), tick=progress)
+    weights, losses = train_group(cells, device, checkpoint=ResumeState(progress.checkpoint), tick=progress)
     return [Outcome([record]) for record in records(cells, weights, losses, device)]
 
 

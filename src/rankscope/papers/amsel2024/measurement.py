@@ -8,9 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.ensembles import encoder as stacked_encoder
-from rankscope.ensembles.encoder import Positions, Weights, key_query_products
+from rankscope.ensembles.encoder import Positions, key_query_products
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
+from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.training import arranged, batch, models, recipe, squared_error, tasks
 from rankscope.tasks.neighbors import multiple_error
 

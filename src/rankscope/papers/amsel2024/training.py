@@ -16,16 +16,17 @@ from torch.nn import functional
 from rankscope import kernels
 from rankscope.core.streams import stream, stream_seed
 from rankscope.ensembles import encoder as stacked_encoder
-from rankscope.ensembles.encoder import Encoder, Leaves, Program, Weights
+from rankscope.ensembles.encoder import Encoder, Leaves, Program
 from rankscope.kernels.error import squared_error as fused_squared_error
 from rankscope.kernels.normals import normals
 from rankscope.kernels.small_attention import token_first
 from rankscope.lab import Cell
+from rankscope.linalg.weights import Weights
 from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import adamw_graphed
 from rankscope.training.precision import Precision
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 PROBE_STEPS = 4
 
@@ -100,7 +101,7 @@ def train_group(
     device: str,
     *,
     steps: int | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: ResumeState | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:
     """Train the cells side by side: their weights, and the loss of every step."""

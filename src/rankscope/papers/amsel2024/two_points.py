@@ -16,10 +16,11 @@ from torch.nn import functional
 from rankscope import kernels
 from rankscope.core.streams import stream, stream_seed
 from rankscope.ensembles import head_sum
-from rankscope.ensembles.head_sum import HeadSum, Weights
+from rankscope.ensembles.head_sum import HeadSum
 from rankscope.kernels.normals import normals
 from rankscope.lab import Cell, Outcome
 from rankscope.linalg.sphere import orthonormalized
+from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.training import timed
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
 from rankscope.theory.heads.lower_bound import error_floor

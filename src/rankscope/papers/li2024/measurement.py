@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.ensembles import one_layer
-from rankscope.ensembles.one_layer import TRAINED, Weights
+from rankscope.ensembles.one_layer import TRAINED
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
+from rankscope.linalg.weights import Weights
 from rankscope.measure.attention_mass import attention_mass
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
 from rankscope.measure.updates import alignment, update_factors, with_update_rank
@@ -114,7 +115,7 @@ class Examiner:
         size, update = magnitudes(weights["w_o"]), magnitudes(weights["w_o"] - self.start["w_o"])
         columns: Columns = {}
         for fraction in FRACTIONS:
-            for order in Order:
+            for order in (Order.SMALLEST, Order.LARGEST):
                 gone = pruned_mask(size, fraction, order)
                 columns[f"loss_{order}_{fraction:g}"] = self.loss(without(parts, gone))
             gone = pruned_mask(update, fraction, Order.LARGEST)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from rankscope.core.streams import stream
 from rankscope.ensembles import layered, one_layer
-from rankscope.ensembles.layered import Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.spectrum import energy_rank
+from rankscope.linalg.weights import Weights
 from rankscope.measure import scores
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation
 from rankscope.measure.updates import update_factors, with_update_rank
@@ -143,7 +143,7 @@ class Examiner:
             name, count = (
                 (f"w_o/{layer}", model.hidden) if units == "neurons" else (f"w_v/{layer}", model.heads)
             )
-            size = scores.magnitude(scores.units(weights[name], count))
+            size = magnitudes(scores.units(weights[name], count))
             if order == "random":
                 drawn = [
                     torch.rand(size.shape[1], generator=stream(seed, "order", units, layer))

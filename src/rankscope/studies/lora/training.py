@@ -7,8 +7,8 @@ from pydantic import Field
 
 from rankscope.ensembles import adapters, many_class
 from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Weights
 from rankscope.lab import Cell
+from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.training import seeds
 from rankscope.studies.relevant.training import start, timed, train_from
 from rankscope.studies.relevant.training import together as same_shapes

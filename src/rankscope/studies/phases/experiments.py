@@ -13,8 +13,8 @@ from functools import partial
 
 import torch
 
-from rankscope.ensembles.one_layer import Weights
 from rankscope.lab import Cell, Experiment, Grid, Outcome, Progress, Scale
+from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.experiments import FIGURE_2_STEPS
 from rankscope.papers.li2024.measurement import Examiner, converged_step, singular_value_growth
 from rankscope.papers.li2024.training import seconds_per_step, seeds, tasks, ticks, together, train_group

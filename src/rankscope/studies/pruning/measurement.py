@@ -13,11 +13,11 @@ from torch import Tensor
 
 from rankscope.core.streams import stream
 from rankscope.ensembles import layered, one_layer
-from rankscope.ensembles.layered import Weights
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
+from rankscope.linalg.weights import Weights
 from rankscope.measure import scores
-from rankscope.measure.neurons import Order, pruned_mask
+from rankscope.measure.neurons import Order, magnitudes, pruned_mask
 from rankscope.papers.li2024.measurement import CONVERGED_LOSS, LIKE_FULL
 from rankscope.papers.li2024.training import seeds, tasks
 from rankscope.studies.depth.training import models
@@ -116,7 +116,7 @@ class Examiner:
             own, before, by_hinge, by_output = (
                 scores.units(table[name], count) for table in (weights, self.start, hinge, output)
             )
-            size = scores.magnitude(own)
+            size = magnitudes(own)
             chance = [
                 torch.rand(count, generator=stream(seed, "order", units.value, layer)) for seed in self.seeds
             ]

@@ -13,12 +13,11 @@ from rankscope.checkpoints import open_checkpoint
 from rankscope.lab import Outcome
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.decompose import TopFactors, top_factors
-from rankscope.measure.neurons import large_neurons, magnitudes, separation
-from rankscope.scope.neurons import Order, silence
+from rankscope.linalg.weights import Weights
+from rankscope.measure.neurons import Order, large_neurons, magnitudes, separation
+from rankscope.scope.neurons import silence
 from rankscope.scope.updates import measure_updates
 from rankscope.studies.real.training import Batch, Classifier
-
-Weights = dict[str, Tensor]
 
 RANKS = (0, 1, 2, 4, 8, 32)
 """Ranks kept of every update; 0 is the encoder as it was, under the trained head."""

@@ -7,11 +7,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rankscope.ensembles import many_class
-from rankscope.ensembles.one_layer import TRAINED, Weights
+from rankscope.ensembles.one_layer import TRAINED
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
+from rankscope.linalg.decompose import Factors
 from rankscope.linalg.spectrum import effective_rank, energy_rank
-from rankscope.linalg.truncation import Factors
+from rankscope.linalg.weights import Weights
 from rankscope.measure.neurons import large_neurons, magnitudes, separation
 from rankscope.measure.updates import update_factors, with_update_rank
 from rankscope.papers.li2024.measurement import LETTERS, TEST_SAMPLES

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rankscope.ensembles import many_class
 from rankscope.ensembles.many_class import ManyClass
-from rankscope.ensembles.one_layer import Weights
 from rankscope.lab import Cell
+from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.training import (
     PROBE_REPEATS,
     PROBE_STEPS,

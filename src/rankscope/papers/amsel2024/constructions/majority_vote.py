@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 from rankscope.core import InputError
 from rankscope.linalg.sphere import uniform_sphere
 
@@ -63,7 +63,7 @@ def _rank_one_layer(dim: int, heads: int, dtype: torch.dtype) -> RankAttention:
         rank=1,
         bias=False,
         batch_first=True,
-        selection=Selection.HARDMAX,
+        selection=Weighing.HARDMAX,
         dtype=dtype,
     )
     for parameter in layer.parameters():

@@ -5,11 +5,11 @@ import torch
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 
-Source = torch.Generator | tuple[int, int]
+Randomness = torch.Generator | tuple[int, int]
 """A generator, or (seed, step): the same batch for the same pair, whatever was drawn before."""
 
 
-def generator_of(source: Source, name: str) -> torch.Generator:
+def generator_of(source: Randomness, name: str) -> torch.Generator:
     """The generator itself, or the one at (seed, step) of the stream `name`, on the CPU."""
     if isinstance(source, torch.Generator):
         return source
