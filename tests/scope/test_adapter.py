@@ -268,7 +268,7 @@ def test_an_adapter_that_does_not_load_is_not_written(pair, tmp_path, monkeypatc
 
 def test_an_out_path_that_exists_is_refused(pair, tmp_path):
     base, tuned = pair("llama")
-    with pytest.raises(InputError, match=r"exists\. Give another out-path"):
+    with pytest.raises(InputError, match=r"exists\. Give another out_path"):
         export_adapter(base, tuned, tmp_path)
 
 

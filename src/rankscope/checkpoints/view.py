@@ -53,7 +53,8 @@ class Checkpoint:
         if not blocks:
             raise InputError(
                 f"{self.source.label}: no attention block of the layout {self.layout.name!r} "
-                f"({self.layout.attention[0].layer}.{self.layout.attention[0].first}). {_SAY_IT_BY_HAND}"
+                f"({self.layout.attention[0].layer}.{self.layout.attention[0].first}). {_SAY_IT_BY_HAND}",
+                argument="architecture",
             )
         _refuse_twins(self.source, list(blocks.values()))
         return tuple(blocks.values())
@@ -125,13 +126,16 @@ class Checkpoint:
             missing = "has no config.json" if self.source.config is None else "does not say"
             raise InputError(
                 f"{self.source.label} {missing}, so the number of heads ({layout.heads}) is unknown. "
-                "Pass heads=, or config= with the model's configuration; on the command line, --map with a JSON "
-                "layout whose heads is the number."
+                "Pass heads=, config= with the model's configuration, or architecture= with a layout whose heads is "
+                "the number.",
+                argument="architecture",
             )
         return found
 
 
-_SAY_IT_BY_HAND = "Say where its parts are by hand: architecture=Layout(...), or a JSON file with --map."
+_SAY_IT_BY_HAND = (
+    "Say where its parts are by hand: architecture=Layout(...), which read_layout reads from JSON too."
+)
 
 
 def open_checkpoint(model: Model, **opening: Unpack[Opening]) -> Checkpoint:
@@ -161,7 +165,8 @@ def find_layout(source: Source) -> Layout:
         else f" Its tensors are named as in {guess.name!r}: architecture={guess.name!r} reads it so."
     )
     raise InputError(
-        f"{source.label}: {what}. Recognised: {known}, and nn.MultiheadAttention.{alike} {_SAY_IT_BY_HAND}"
+        f"{source.label}: {what}. Recognised: {known}, and nn.MultiheadAttention.{alike} {_SAY_IT_BY_HAND}",
+        argument="architecture",
     )
 
 
@@ -219,7 +224,7 @@ def _tensor(source: Source, name: str, part: str, what: str, *, needed: bool = F
     if what == "weight" and bare in source.tensors:
         return bare
     if needed:
-        raise InputError(f"{source.label}: {full} is missing. {_SAY_IT_BY_HAND}")
+        raise InputError(f"{source.label}: {full} is missing. {_SAY_IT_BY_HAND}", argument="architecture")
     return None
 
 

@@ -104,7 +104,7 @@ def _show(
         wide = curves.pivot(index="fraction", columns="order", values="loss")[curves["order"].unique()]
         show_table(
             wide.reset_index(),
-            f"Loss on {measured_on(batches)} after silencing a fraction of every block's neurons",
+            f"Loss on {measured_on(batches)} after silencing a fraction of every block's neurons, by which go first",
         )
     if pruned is not None:
         show_table(pruned_table(pruned), f"Smaller model in {pruned.path}")

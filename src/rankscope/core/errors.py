@@ -5,7 +5,14 @@ from difflib import get_close_matches
 
 
 class RankscopeError(Exception):
-    """Anything that went wrong in a way we understand; the command line prints it as one line."""
+    """Anything that went wrong in a way we understand; the command line prints it as one line.
+
+    argument   whose value is to be changed, as the library calls it; the command line adds the option that sets it
+    """
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class InputError(RankscopeError, ValueError):

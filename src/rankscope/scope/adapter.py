@@ -131,7 +131,7 @@ def write_adapter(
 def refuse_existing(out: Path) -> None:
     """Nothing that is there is written over."""
     if out.exists():
-        raise InputError(f"{out} exists. Give another out-path, or remove it first.")
+        raise InputError(f"{out} exists. Give another out_path, or remove it first.", argument="out_path")
 
 
 def adapter_tensors(

@@ -50,7 +50,8 @@ def measure_neurons(
     if not checkpoint.mlps:
         raise InputError(
             f"{checkpoint.source.label}: no MLP block of the layout {checkpoint.layout.name!r}. "
-            "Say where they are with a layout that has mlps: architecture=Layout(...), or a JSON file with --map."
+            "Say where they are with a layout that has mlps: architecture=Layout(...).",
+            argument="architecture",
         )
     neurons = pd.concat([_neuron_rows(block, device) for block in checkpoint.mlps], ignore_index=True)
     by_head = head_magnitudes(checkpoint, device)

@@ -119,11 +119,12 @@ def pair_up(
     base: Source, tuned: Source, include_regex: str | None = None, exclude_regex: str | None = None
 ) -> Iterator[TensorPair]:
     """Every tensor of either checkpoint, with what can be done with it."""
-    include, exclude = _compiled(include_regex, "include"), _compiled(exclude_regex, "exclude")
+    include, exclude = _compiled(include_regex, "include_regex"), _compiled(exclude_regex, "exclude_regex")
     if include is not None and not any(include.search(name) for name in tuned.tensors):
         raise InputError(
-            f"include-regex {include_regex!r} matches no tensor of {tuned.label}. "
-            f"Names look like {next(iter(tuned.tensors))!r}."
+            f"include_regex={include_regex!r} matches no tensor of {tuned.label}. "
+            f"Names look like {next(iter(tuned.tensors))!r}.",
+            argument="include_regex",
         )
     if base.tensors.keys().isdisjoint(tuned.tensors):
         raise InputError(
@@ -234,11 +235,13 @@ def _changed(status: str, energy: float) -> str:
     return "changed" if energy > 0 else "identical"
 
 
-def _compiled(pattern: str | None, which: str) -> re.Pattern[str] | None:
+def _compiled(pattern: str | None, argument: str) -> re.Pattern[str] | None:
     try:
         return None if pattern is None else re.compile(pattern)
     except re.error as error:
-        raise InputError(f"{which}-regex {pattern!r} is not a regular expression: {error}.") from None
+        raise InputError(
+            f"{argument}={pattern!r} is not a regular expression: {error}.", argument=argument
+        ) from None
 
 
 def _is_output_head(name: str) -> bool:
@@ -257,7 +260,7 @@ def fingerprint(base: Source, tuned: Source, filters: tuple[str | None, str | No
     stamps = []
     for source in (base, tuned):
         if source.folder is None:
-            raise InputError(f"resume-path needs models on disk; {source.label} is in memory.")
+            raise InputError(f"resume_path needs models on disk; {source.label} is in memory.")
         files = sorted(path for path in source.folder.iterdir() if path.is_file())
         stamps.append((source.label, [(path.name, path.stat().st_mtime_ns) for path in files]))
     return repr((stamps, filters))
