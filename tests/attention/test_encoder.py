@@ -93,10 +93,10 @@ def test_averaged_blocks_train_as_the_loop_does():
     blocks = nn.ModuleList(
         nn.MultiheadAttention(8, 4, batch_first=True, dtype=torch.float64) for _ in range(4)
     )
-    layer = RankEncoderLayer.averaged(8, 2, 4, 12, norm=NormKind.SCALAR, dtype=torch.float64)
+    layer = RankEncoder.averaged(1, 8, 2, 4, 12, dtype=torch.float64).layers[0]
     assert (layer.attention.heads, layer.attention.blocks) == (16, 4)
     layer.attention = RankAttention.from_multihead(*blocks)
-    twin = RankEncoderLayer.averaged(8, 2, 4, 12, norm=NormKind.SCALAR, dtype=torch.float64)
+    twin = RankEncoder.averaged(1, 8, 2, 4, 12, dtype=torch.float64).layers[0]
     twin.load_state_dict(layer.state_dict())
     x, target = tokens(3, 5, 8), tokens(3, 5, 8).flip(0)
     rest = [p for name, p in twin.named_parameters() if not name.startswith("attention.")]

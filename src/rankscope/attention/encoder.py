@@ -79,15 +79,6 @@ class RankEncoderLayer(nn.Module):
         self.mlp_norm = _new_norm(norm, dim, bias, new)
         self.order, self.activation, self.dropout = order, activation, dropout
 
-    @classmethod
-    def averaged(cls, dim: int, rank: int, budget: int, hidden: int, **settings: Any) -> Self:
-        """The paper's layer: `budget` attention blocks of dim/rank heads, averaged, as one layer's heads.
-
-        Equal to the average of `budget` stock modules in function and in Adam's steps: initial weights and
-        gradients are those of a block, and the 1/budget stands outside the weights.
-        """
-        return cls(dim, heads_of_budget(dim, rank, budget), rank, hidden, blocks=budget, **settings)
-
     def forward(
         self,
         src: Tensor,
@@ -154,7 +145,11 @@ class RankEncoder(nn.Module):
     def averaged(
         cls, layers: int, dim: int, rank: int, budget: int, hidden: int = 2048, **settings: Any
     ) -> Self:
-        """The paper's encoder: post-norm with one learned scalar a norm, `budget` averaged blocks a layer."""
+        """The paper's encoder: post-norm, one learned scalar a norm, `budget` averaged blocks of dim/rank heads a layer.
+
+        A layer's attention equals the average of `budget` stock modules in function and in Adam's steps: initial weights
+        and gradients are those of a block, and the 1/budget stands outside the weights.
+        """
         paper: dict[str, Any] = {"norm": NormKind.SCALAR, "order": NormOrder.POST, "blocks": budget}
         return cls(layers, dim, heads_of_budget(dim, rank, budget), rank, hidden, **(paper | settings))
 

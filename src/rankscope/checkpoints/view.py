@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -13,7 +13,7 @@ from torch import nn
 
 from rankscope.checkpoints.architectures import ARCHITECTURES, BY_MODEL_TYPE, BY_NAME
 from rankscope.checkpoints.blocks import AttentionBlock, MlpBlock
-from rankscope.checkpoints.layout import AttentionLayout, Fused, Layout, MlpLayout, Separate
+from rankscope.checkpoints.layout import AttentionLayout, Layout, MlpLayout, Separate
 from rankscope.checkpoints.rope import read_rope
 from rankscope.checkpoints.source import Source, open_source
 from rankscope.core import InputError, suggest
@@ -80,37 +80,24 @@ class Checkpoint:
 
     def _attention_block(self, layout: AttentionLayout, name: str, layer: int) -> AttentionBlock:
         source, qkv = self.source, layout.qkv
-        if isinstance(qkv, Fused):
-            weights = {"qkv": _tensor(source, name, qkv.qkv, "weight", needed=True)}
-            biases = {"qkv": _tensor(source, name, qkv.qkv, "bias")}
-        else:
-            parts = {"q": qkv.q, "k": qkv.k, "v": qkv.v}
-            weights = {
-                role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()
-            }
-            biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
-            if isinstance(qkv, Separate) and qkv.bias is not None:
-                fused = _join(name, qkv.bias)
-                biases = {"qkv": fused if fused in source.tensors else None}
-        weights["o"] = _tensor(source, name, layout.out, "weight", needed=True)
-        biases["o"] = _tensor(source, name, layout.out, "bias")
-        norms = {
-            role: _tensor(source, name, part, "weight")
-            for role, part in (("q", layout.q_norm), ("k", layout.k_norm))
-            if part is not None
-        }
+        weights, biases = _tensors(source, name, {**qkv.parts, "o": layout.out})
+        if isinstance(qkv, Separate) and qkv.bias is not None and _join(name, qkv.bias) in source.tensors:
+            biases["qkv"] = _join(name, qkv.bias)
+        norms = {"q": layout.q_norm, "k": layout.k_norm}
         block = AttentionBlock(
             source=source,
             layout=layout,
             name=name,
             layer=layer,
             heads=self._heads(layout, name),
-            weights={role: str(weight) for role, weight in weights.items()},
-            biases={role: bias for role, bias in biases.items() if bias is not None},
-            norms={role: norm for role, norm in norms.items() if norm is not None},
+            weights=weights,
+            biases=biases,
+            norms=_there(
+                {role: _tensor(source, name, part, "weight") for role, part in norms.items() if part}
+            ),
         )
         if layout.position == "rope" and source.config is not None:
-            return block.with_rope(read_rope(source.config, block.head_dim, layer))
+            return replace(block, rope=read_rope(source.config, block.head_dim, layer))
         return block
 
     def _heads(self, layout: AttentionLayout, name: str) -> int:
@@ -228,6 +215,17 @@ def _tensor(source: Source, name: str, part: str, what: str, *, needed: bool = F
     return None
 
 
+def _tensors(source: Source, name: str, parts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The weights of a block's parts, all of which must be there, and the biases that are."""
+    weights = {role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()}
+    biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
+    return _there(weights), _there(biases)
+
+
+def _there(found: Mapping[str, str | None]) -> dict[str, str]:
+    return {role: name for role, name in found.items() if name is not None}
+
+
 def _experts(source: Source, layout: MlpLayout, name: str, expert: int | None) -> list[int | None]:
     if not layout.stacked_experts:
         return [expert]
@@ -237,19 +235,8 @@ def _experts(source: Source, layout: MlpLayout, name: str, expert: int | None) -
 
 
 def _mlp_block(source: Source, layout: MlpLayout, name: str, layer: int, expert: int | None) -> MlpBlock:
-    roles = {"up": layout.up, "gate": layout.gate, "gate_up": layout.gate_up, "down": layout.down}
-    parts = {role: part for role, part in roles.items() if part is not None}
-    weights = {role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()}
-    biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
-    return MlpBlock(
-        source=source,
-        layout=layout,
-        name=name,
-        layer=layer,
-        expert=expert,
-        weights={role: str(weight) for role, weight in weights.items()},
-        biases={role: bias for role, bias in biases.items() if bias is not None},
-    )
+    weights, biases = _tensors(source, name, layout.parts)
+    return MlpBlock(source, layout, name, layer, expert, weights, biases)
 
 
 def _submodule(module: nn.Module, name: str) -> nn.Module | None:

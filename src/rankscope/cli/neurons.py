@@ -16,7 +16,7 @@ from rankscope.cli.options import (
     Map,
     ModelArgument,
     Revision,
-    announce,
+    make_page,
     quiet_transformers,
     read_map,
 )
@@ -82,7 +82,7 @@ def neurons(
             source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches, device=device
         )
     if out_path is not None and not pruning:
-        announce(_page(model, scope, curves, out_path))
+        _page(model, scope, curves, out_path)
     if as_json:
         emit(to_json(_content(model, scope, curves, pruned)))
     else:
@@ -148,12 +148,10 @@ def _content(
     return content
 
 
-def _page(model: str, scope: NeuronScope, curves: pd.DataFrame | None, folder: Path) -> Path:
-    from rankscope.report import ScopePage, write_scope_page
+def _page(model: str, scope: NeuronScope, curves: pd.DataFrame | None, folder: Path) -> None:
     from rankscope.scope.figures import neuron_figures
 
     tables = {"Every block": scope.blocks, "Every head": scope.heads}
     if curves is not None:
         tables["Loss as neurons go"] = curves
-    figures = neuron_figures(scope, curves)
-    return write_scope_page(folder, ScopePage(f"Neurons of {model}", scope.sentences(), (), figures, tables))
+    make_page(folder, f"Neurons of {model}", scope.sentences(), neuron_figures(scope, curves), tables)

@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 
 from rankscope.checkpoints import Source, open_source
+from rankscope.checkpoints.modules import import_extra
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.options import Csv, Device, Revision, announce, quiet_transformers, tensor_bar
+from rankscope.cli.options import Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
 from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
 from rankscope.scope.fates import Fates, Profile
-from rankscope.scope.fidelity import import_peft
 from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve
 from rankscope.scope.snippets import axolotl_text, lora_config_text
 from rankscope.scope.updates import UpdateScope, fingerprint, measure_updates
@@ -75,7 +75,7 @@ def updates(
     check_device(device)
     check_rule(chosen, max_rank=max_rank)
     if out_path is not None:
-        import_peft()
+        import_extra("peft")
         refuse_existing(out_path)
     base, tuned = (open_source(given, revision=revision) for given in (base_model, model))
     log = Console(stderr=True)
@@ -100,7 +100,7 @@ def updates(
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     if page is not None:
-        announce(_page(base, tuned, scope, rules, draft, page))
+        _page(base, tuned, scope, rules, draft, page)
     if as_json:
         emit(to_json(_content(base, tuned, {**asked, **filters}, scope, rules, draft, adapter)))
     else:
@@ -185,8 +185,7 @@ def _page(
     rules: pd.DataFrame,
     draft: AdapterDraft | None,
     folder: Path,
-) -> Path:
-    from rankscope.report import ScopePage, write_scope_page
+) -> None:
     from rankscope.scope.figures import update_figures
 
     matrices = _matrices(scope, rules)
@@ -196,9 +195,7 @@ def _page(
     tables["Every tensor"] = scope.table
     ordered = rules.set_index("name").loc[matrices["name"]].reset_index()
     title = f"Updates from {base.label} to {tuned.label}"
-    return write_scope_page(
-        folder, ScopePage(title, scope.sentences(), (), update_figures(scope, ordered), tables)
-    )
+    make_page(folder, title, scope.sentences(), update_figures(scope, ordered), tables)
 
 
 def _content(

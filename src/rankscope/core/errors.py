@@ -1,6 +1,7 @@
 """The errors a user can meet. Each message says what is wrong and what to do about it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -17,6 +18,17 @@ class RankscopeError(Exception):
 
 class InputError(RankscopeError, ValueError):
     """The caller asked for something that cannot be; the message names the remedy."""
+
+
+@contextmanager
+def plain_errors(what: object, remedy: str, *others: type[Exception]) -> Iterator[None]:
+    """What goes wrong with a file or folder inside, as one line with a remedy."""
+    kinds: tuple[type[Exception], ...] = (OSError, *others)
+    try:
+        yield
+    except kinds as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{what}: {reason}. {remedy}") from None
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

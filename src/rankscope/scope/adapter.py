@@ -21,13 +21,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rankscope.checkpoints import Source, open_source
-from rankscope.checkpoints.modules import Home, skeleton
+from rankscope.checkpoints.modules import Home, import_extra, skeleton
 from rankscope.checkpoints.view import Model
-from rankscope.core import InputError, RankscopeError
+from rankscope.core import InputError, RankscopeError, plain_errors
 from rankscope.linalg.decompose import top_factors
 from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.fates import Fate, Fates, Profile, TensorFate, decide_fates
-from rankscope.scope.fidelity import Fidelity, import_peft, measure_fidelity
+from rankscope.scope.fidelity import Fidelity, measure_fidelity
 from rankscope.scope.rules import ranks_by
 from rankscope.scope.updates import TensorProgress, UpdateScope, difference, measure_updates, row_name
 
@@ -72,7 +72,7 @@ def export_adapter(
     progress: TensorProgress | None = None,
 ) -> Adapter:
     """Write what training added as a PEFT adapter, load it on the base, and measure what is lost."""
-    import_peft()
+    import_extra("peft")
     base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
     refuse_existing(Path(out_path))
     scope = measure_updates(
@@ -115,7 +115,7 @@ def write_adapter(
     progress: TensorProgress | None = None,
 ) -> Adapter:
     """Write a draft whole or not at all, after loading it on the base where it is to be verified."""
-    import_peft()
+    import_extra("peft")
     out = Path(out_path)
     refuse_existing(out)
     config, fates = draft.config, draft.fates
@@ -222,7 +222,7 @@ def _expert_factors(
 
 def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Size], dict[str, str]]:
     """The keys and shapes that PEFT itself would save, and where it keeps each fused parameter."""
-    peft = import_peft()
+    peft = import_extra("peft")
     own = copy.deepcopy(dict(config))  # PEFT edits the lists it is given
     del own["peft_type"]
     settings = peft.LoraConfig(**own)
@@ -243,12 +243,10 @@ def written_whole(out: Path) -> Iterator[Path]:
     """A draft folder that becomes `out` at the end, or vanishes."""
     draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
     try:
-        draft.mkdir(parents=True)
-        yield draft
-        os.replace(draft, out)
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{out}: {reason}. Nothing was written.") from None
+        with plain_errors(out, "Nothing was written.", SafetensorError):
+            draft.mkdir(parents=True)
+            yield draft
+            os.replace(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
