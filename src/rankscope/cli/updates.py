@@ -91,7 +91,7 @@ def updates(
     if csv is not None:
         write_csv(scope.table, csv)
     asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": profile}
-    draft = _draft(base, tuned, scope, asked, needed=out_path is not None or dry_run, log=log)
+    draft = _draft(scope, asked, needed=out_path is not None or dry_run, log=log)
     adapter = None
     if draft is not None and out_path is not None and not dry_run:
         quiet_transformers()
@@ -100,9 +100,9 @@ def updates(
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     if page is not None:
-        _page(base, tuned, scope, rules, draft, page)
+        _page(scope, rules, draft, page)
     if as_json:
-        emit(to_json(_content(base, tuned, {**asked, **filters}, scope, rules, draft, adapter)))
+        emit(to_json(_content({**asked, **filters}, scope, rules, draft, adapter)))
     else:
         _show(scope, rules, chosen, draft, adapter)
     if draft is not None and (adapter is not None or dry_run):
@@ -141,12 +141,10 @@ def _journal(base: Source, tuned: Source, filters: dict[str, str | None]) -> Pat
     return None
 
 
-def _draft(
-    base: Source, tuned: Source, scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Console
-) -> AdapterDraft | None:
+def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Console) -> AdapterDraft | None:
     """The adapter to be; where none is possible a measurement still stands, and the reason is told."""
     try:
-        return draft_adapter(base, tuned, scope, **asked)
+        return draft_adapter(scope, **asked)
     except InputError as error:
         if needed:
             raise
@@ -178,14 +176,7 @@ def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
     return matrices[["name", "shape", "share", "effective_rank", "stable_rank"]].merge(rules, on="name")
 
 
-def _page(
-    base: Source,
-    tuned: Source,
-    scope: UpdateScope,
-    rules: pd.DataFrame,
-    draft: AdapterDraft | None,
-    folder: Path,
-) -> None:
+def _page(scope: UpdateScope, rules: pd.DataFrame, draft: AdapterDraft | None, folder: Path) -> None:
     from rankscope.scope.figures import update_figures
 
     matrices = _matrices(scope, rules)
@@ -194,13 +185,11 @@ def _page(
         tables["Coverage of an adapter"] = draft.fates.coverage
     tables["Every tensor"] = scope.table
     ordered = rules.set_index("name").loc[matrices["name"]].reset_index()
-    title = f"Updates from {base.label} to {tuned.label}"
+    title = f"Updates from {scope.base.label} to {scope.tuned.label}"
     make_page(folder, title, scope.sentences(), update_figures(scope, ordered), tables)
 
 
 def _content(
-    base: Source,
-    tuned: Source,
     asked: dict[str, Any],
     scope: UpdateScope,
     rules: pd.DataFrame,
@@ -208,8 +197,8 @@ def _content(
     adapter: Adapter | None,
 ) -> dict[str, Any]:
     content: dict[str, Any] = {
-        "base_model": base.label,
-        "model": tuned.label,
+        "base_model": scope.base.label,
+        "model": scope.tuned.label,
         **asked,
         "summary": scope.summary,
         "tensors": records(scope.table),

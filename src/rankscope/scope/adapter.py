@@ -20,7 +20,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.modules import Home, import_extra, skeleton
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError, RankscopeError, plain_errors
@@ -48,8 +47,6 @@ class Adapter:
 class AdapterDraft:
     """An adapter before it is written: the fate of every tensor, and how PEFT will be told."""
 
-    base: Source
-    tuned: Source
     scope: UpdateScope
     fates: Fates
     config: Mapping[str, Any]
@@ -73,24 +70,22 @@ def export_adapter(
 ) -> Adapter:
     """Write what training added as a PEFT adapter, load it on the base, and measure what is lost."""
     import_extra("peft")
-    base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
     refuse_existing(Path(out_path))
     scope = measure_updates(
-        base,
-        tuned,
+        base_model,
+        model,
+        revision=revision,
         include_regex=include_regex,
         exclude_regex=exclude_regex,
         resume_path=resume_path,
         device=device,
         progress=progress,
     )
-    draft = draft_adapter(base, tuned, scope, rule=rule, max_rank=max_rank, profile=profile)
+    draft = draft_adapter(scope, rule=rule, max_rank=max_rank, profile=profile)
     return write_adapter(draft, out_path, verify=verify, device=device, progress=progress)
 
 
 def draft_adapter(
-    base: Source,
-    tuned: Source,
     scope: UpdateScope,
     *,
     rule: str = "energy@0.95",
@@ -99,11 +94,13 @@ def draft_adapter(
 ) -> AdapterDraft:
     """What an adapter of the measured updates will hold."""
     if scope.summary["identical"]:
-        raise InputError(f"{base.label} and {tuned.label} are identical where compared: nothing to write.")
-    shape = skeleton(base)
+        raise InputError(
+            f"{scope.base.label} and {scope.tuned.label} are identical where compared: nothing to write."
+        )
+    shape = skeleton(scope.base)
     ranks = ranks_by(scope, rule, max_rank=max_rank)
-    fates = decide_fates(base, tuned, scope, ranks, model=shape, profile=profile)
-    return AdapterDraft(base, tuned, scope, fates, adapter_config(fates, base, shape))
+    fates = decide_fates(scope, ranks, model=shape, profile=profile)
+    return AdapterDraft(scope, fates, adapter_config(fates, scope.base, shape))
 
 
 def write_adapter(
@@ -123,7 +120,7 @@ def write_adapter(
     with written_whole(out) as folder:
         save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
         (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        fidelity = measure_fidelity(draft.base, draft.tuned, folder) if verify else None
+        fidelity = measure_fidelity(draft.scope.base, draft.scope.tuned, folder) if verify else None
         (folder / "README.md").write_text(_readme(config, fates, fidelity), encoding="utf-8")
     return Adapter(out, config, fates, fidelity)
 
@@ -138,7 +135,7 @@ def adapter_tensors(
     draft: AdapterDraft, *, device: str = "cpu", progress: TensorProgress | None = None
 ) -> dict[str, Tensor]:
     """Every tensor of the adapter under the key that PEFT expects, and no other."""
-    fates, base, tuned, config = draft.fates, draft.base, draft.tuned, draft.config
+    fates, base, tuned, config = draft.fates, draft.scope.base, draft.scope.tuned, draft.config
     model = skeleton(base)
     shapes = {name: model.get_parameter(name).shape for name in fates.expert_ranks}
     expected, homes = _expected(model, config)
@@ -186,11 +183,12 @@ def _all_factors(
 
 def _factors(draft: AdapterDraft, item: TensorFate, device: str) -> tuple[Tensor, Tensor]:
     """Factors of one update with the singular values shared out evenly between both sides."""
-    before, after = (value.to(device) for value in difference(draft.base, draft.tuned, item.pair))
+    scope = draft.scope
+    before, after = (value.to(device) for value in difference(scope.base, scope.tuned, item.pair))
     update = (after - before).float()
     if item.slot is not None and item.slot.home == Home.CONV1D:
         update = update.T
-    found = top_factors(update, item.rank, spectrum=draft.scope.spectra[row_name(item.pair)])
+    found = top_factors(update, item.rank, spectrum=scope.spectra[row_name(item.pair)])
     size = torch.linalg.vector_norm(found.right, dim=1).clamp_min(torch.finfo(update.dtype).tiny).sqrt()
     return (found.left * size).cpu(), (found.right / size[:, None]).cpu()
 

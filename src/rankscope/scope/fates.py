@@ -10,7 +10,6 @@ from enum import StrEnum
 import pandas as pd
 from torch import nn
 
-from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import Home, Slot, find_slots, tied_parameters
 from rankscope.scope.updates import TensorPair, UpdateScope, row_name
 
@@ -149,8 +148,6 @@ class Fates:
 
 
 def decide_fates(
-    base: Source,
-    tuned: Source,
     scope: UpdateScope,
     ranks: Mapping[str, int],
     *,
@@ -158,9 +155,7 @@ def decide_fates(
     profile: Profile,
 ) -> Fates:
     """Decide every tensor's fate for an adapter on `model`, the base."""
-    slots = find_slots(tuned, model) | {
-        name: slot for name, slot in find_slots(base, model).items() if name not in tuned.tensors
-    }
+    slots = find_slots(scope.base, model) | find_slots(scope.tuned, model)
     rows = scope.table.set_index("name")
     energies = rows["energy"].fillna(0.0)
     statuses = rows["status"]

@@ -7,6 +7,7 @@ import math
 import pandas as pd
 import torch
 
+from rankscope.checkpoints import open_source
 from rankscope.core import InputError
 from rankscope.linalg.spectrum import energy_rank
 from rankscope.scope.updates import UpdateScope
@@ -25,7 +26,9 @@ def ranks_by(scope: UpdateScope, rule: str, *, max_rank: int | None = None) -> d
 def check_rule(rule: str, *, max_rank: int | None = None) -> None:
     """Refuse what `ranks_by` would refuse, before anything is measured."""
     row = {"name": "any", "shape": "0 × 0", "signal_rank": 1, "gavish_donoho_rank": 1}
-    ranks_by(UpdateScope(pd.DataFrame([row]), {}, {"any": torch.ones(1)}), rule, max_rank=max_rank)
+    spectra = {"any": torch.ones(1)}
+    any_model = open_source(spectra)
+    ranks_by(UpdateScope(any_model, any_model, (), pd.DataFrame([row]), {}, spectra), rule, max_rank=max_rank)
 
 
 def compare_rules(scope: UpdateScope, *, budget: int | None = None) -> pd.DataFrame:

@@ -57,12 +57,14 @@ class TensorPair:
 
 @dataclass(frozen=True)
 class UpdateScope:
-    """What was measured: a row per tensor, a summary, the singular values of every matrix, and which tensors are pairs."""
+    """Two checkpoints and what was measured: a row per tensor, a summary, and the singular values of every matrix."""
 
+    base: Source
+    tuned: Source
+    pairs: Sequence[TensorPair]
     table: pd.DataFrame
     summary: Mapping[str, Any]
     spectra: Mapping[str, Tensor]
-    pairs: Sequence[TensorPair] = ()
 
     def sentences(self) -> list[str]:
         """The summary in words: what changed, and how many directions it takes."""
@@ -112,7 +114,7 @@ def measure_updates(
         if progress is not None:
             progress(key, done + 1, len(pairs))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return UpdateScope(table, summarise(table), spectra, pairs)
+    return UpdateScope(base, tuned, pairs, table, summarise(table), spectra)
 
 
 def pair_up(
