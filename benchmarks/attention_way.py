@@ -6,14 +6,12 @@ Stock attention exists where rank = dim / heads. The error is that of the output
     python benchmarks/attention_way.py           # needs a CUDA device; writes attention_way.json
 """
 
-import argparse
-import json
 from collections.abc import Callable
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import torch
-from gpu_training import versions
+from gpu_shapes import over_shapes, results_file
 from torch import Tensor, nn
 from triton.testing import do_bench
 
@@ -40,8 +38,9 @@ def error(layer: RankAttention, x: Tensor, wanted: Tensor) -> float:
         return float((layer(x, x, x, need_weights=False)[0] - wanted).norm() / wanted.norm())
 
 
-def measure(tokens: int, rank: int) -> dict[str, Any]:
-    """One shape, the contestants one after the other."""
+def measure(shape: tuple[int, int]) -> dict[str, Any]:
+    """One shape, tokens and rank, the contestants one after the other."""
+    tokens, rank = shape
     torch.manual_seed(0)
     exact = RankAttention(DIM, DIM // rank, rank, batch_first=True, device="cuda", dtype=torch.float64)
     x = torch.randn(POSITIONS // tokens, tokens, DIM, device="cuda", dtype=torch.bfloat16, requires_grad=True)
@@ -68,25 +67,14 @@ def measure(tokens: int, rank: int) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("No CUDA device: the fused kernel is for GPUs.")
-    result: dict[str, Any] = {**versions(), "dim": DIM, "positions": POSITIONS, "shapes": []}
-    for tokens in TOKENS:
-        for rank in RANKS:
-            row = measure(tokens, rank)
-            result["shapes"].append(row)
-            print(
-                f"tokens {tokens:3} rank {rank:2}: multihead {row['multihead_ms'][0]:6.2f} ms, torch's kernel "
-                f"{row['stock_ms'][0]:6.2f}, fused {row['fused_ms'][0]:6.2f}: {row['stock_over_fused']:5.2f} times; "
-                f"errors {row['stock_error']:.1e} and {row['fused_error']:.1e}",
-                flush=True,
-            )
-            options.out.write_text(json.dumps(result, indent=1) + "\n")
+def line(row: dict[str, Any]) -> str:
+    return (
+        f"tokens {row['tokens']:3} rank {row['rank']:2}: multihead {row['multihead_ms'][0]:6.2f} ms, torch's kernel "
+        f"{row['stock_ms'][0]:6.2f}, fused {row['fused_ms'][0]:6.2f}: {row['stock_over_fused']:5.2f} times; "
+        f"errors {row['stock_error']:.1e} and {row['fused_error']:.1e}"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    out = results_file(__file__, __doc__)
+    over_shapes(product(TOKENS, RANKS), measure, line, out, dim=DIM, positions=POSITIONS)

@@ -16,8 +16,9 @@ from typing import cast
 
 import torch
 
-from rankscope.ensembles.encoder import Encoder, Positions, Weights, key_query_products
+from rankscope.ensembles.encoder import Encoder, Positions, key_query_products
 from rankscope.lab import Cell, Job
+from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.measurement import identity_fit, records
 from rankscope.papers.amsel2024.training import OUR_RECIPE, Recipe, Start, train_group
 from rankscope.tasks.neighbors import Neighbors, Target

@@ -6,18 +6,15 @@ Forward alone, and forward with backward, each as a CUDA graph; 512 channels of 
     python benchmarks/gpu_attention.py           # needs a CUDA device; writes gpu_attention.json
 """
 
-import argparse
-import json
 import multiprocessing
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_training import versions
+from gpu_shapes import over_shapes, results_file
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from triton.testing import do_bench_cudagraph
@@ -92,26 +89,20 @@ def measure(shape: Shape) -> dict[str, Any]:
     return {"precision": precision.value, "tokens": tokens, "rank": rank, **found, "stock_over_ours": ratio}
 
 
+def line(row: dict[str, Any]) -> str:
+    return (
+        f"{row['precision']:8} tokens {row['tokens']:3} rank {row['rank']:2}: ours {row['ours']['forward_us'][0]:6.0f}, "
+        f"both {row['ours']['both_us'][0]:6.0f} µs; torch's {row['stock']['forward_us'][0]:6.0f}, "
+        f"{row['stock']['both_us'][0]:6.0f}: {row['stock_over_ours']:5.2f} times"
+    )
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("No CUDA device: the fused kernel is for GPUs.")
+    out = results_file(__file__, __doc__)
     shapes = list(product(PRECISIONS, TOKENS, RANKS))
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compiled, shapes))
-    result: dict[str, Any] = {**versions(), "channels": CHANNELS, "positions": POSITIONS, "shapes": []}
-    for shape in shapes:
-        row = measure(shape)
-        result["shapes"].append(row)
-        print(
-            f"{row['precision']:8} tokens {row['tokens']:3} rank {row['rank']:2}: ours {row['ours']['forward_us'][0]:6.0f}, "
-            f"both {row['ours']['both_us'][0]:6.0f} µs; torch's {row['stock']['forward_us'][0]:6.0f}, "
-            f"{row['stock']['both_us'][0]:6.0f}: {row['stock_over_ours']:5.2f} times",
-            flush=True,
-        )
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    over_shapes(shapes, measure, line, out, channels=CHANNELS, positions=POSITIONS)
 
 
 if __name__ == "__main__":

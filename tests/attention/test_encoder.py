@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from rankscope.attention.encoder import Norm, NormOrder, RankEncoder, RankEncoderLayer, ScalarNorm
+from rankscope.attention.encoder import NormKind, NormOrder, RankEncoder, RankEncoderLayer, ScalarNorm
 from rankscope.attention.layer import RankAttention
 from rankscope.core import InputError
 from rankscope.core.streams import stream
@@ -93,10 +93,10 @@ def test_averaged_blocks_train_as_the_loop_does():
     blocks = nn.ModuleList(
         nn.MultiheadAttention(8, 4, batch_first=True, dtype=torch.float64) for _ in range(4)
     )
-    layer = RankEncoderLayer.averaged(8, 2, 4, 12, norm=Norm.SCALAR, dtype=torch.float64)
+    layer = RankEncoder.averaged(1, 8, 2, 4, 12, dtype=torch.float64).layers[0]
     assert (layer.attention.heads, layer.attention.blocks) == (16, 4)
     layer.attention = RankAttention.from_multihead(*blocks)
-    twin = RankEncoderLayer.averaged(8, 2, 4, 12, norm=Norm.SCALAR, dtype=torch.float64)
+    twin = RankEncoder.averaged(1, 8, 2, 4, 12, dtype=torch.float64).layers[0]
     twin.load_state_dict(layer.state_dict())
     x, target = tokens(3, 5, 8), tokens(3, 5, 8).flip(0)
     rest = [p for name, p in twin.named_parameters() if not name.startswith("attention.")]
@@ -135,7 +135,7 @@ def test_scalar_norm_keeps_the_direction_and_sets_the_length():
     assert sum(p.numel() for p in norm.parameters()) == 1
 
 
-@pytest.mark.parametrize("norm", Norm)
+@pytest.mark.parametrize("norm", NormKind)
 @pytest.mark.parametrize("order", NormOrder)
 def test_every_norm_and_order_gives_finite_gradients(norm, order):
     encoder = RankEncoder(2, 8, 5, 3, 12, norm=norm, order=order, value_rank=2, final_norm=True, dropout=0.1)
@@ -145,7 +145,7 @@ def test_every_norm_and_order_gives_finite_gradients(norm, order):
 
 
 def test_rms_norm_is_torchs():
-    layer = RankEncoderLayer(8, 2, 4, 12, norm=Norm.RMS)
+    layer = RankEncoderLayer(8, 2, 4, 12, norm=NormKind.RMS)
     assert isinstance(layer.attention_norm, nn.RMSNorm)
 
 

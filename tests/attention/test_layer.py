@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rankscope.attention.layer import RankAttention, attention_parameters
-from rankscope.attention.selection import Selection, hardmax
+from rankscope.attention.weighing import Weighing, hardmax
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 
@@ -144,12 +144,12 @@ def by_definition(layer, query, key, value):
     output = torch.zeros(*query.shape[:-1], layer.dim, dtype=query.dtype)
     for head in range(layer.heads):
         scores = query @ layer.qk(head).to_dense().T @ key.mT * layer.scale
-        weights = scores.softmax(-1) if layer.selection is Selection.SOFTMAX else hardmax(scores)
+        weights = scores.softmax(-1) if layer.selection is Weighing.SOFTMAX else hardmax(scores)
         output = output + weights @ value @ layer.ov(head).to_dense().T
     return output
 
 
-@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("selection", Weighing)
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize(
     "sizes",
@@ -293,7 +293,7 @@ def test_generalised_scoring(batch_first, kv_heads):
 
 
 def test_hardmax_shares_ties_and_trains_only_the_values():
-    layer = RankAttention(4, 2, 4, selection=Selection.HARDMAX, batch_first=True, dtype=torch.float64)
+    layer = RankAttention(4, 2, 4, selection=Weighing.HARDMAX, batch_first=True, dtype=torch.float64)
     randomise(layer)
     x = tokens(1, 1, 4).expand(1, 3, 4)
     assert layer(x, x, x)[1].equal(torch.full((1, 3, 3), 1 / 3, dtype=torch.float64))

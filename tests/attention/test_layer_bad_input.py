@@ -7,14 +7,14 @@ import torch
 from torch import nn
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 
 FORMS = [
-    {"selection": Selection.SOFTMAX, "need_weights": True},
-    {"selection": Selection.SOFTMAX, "need_weights": False},
-    {"selection": Selection.HARDMAX, "need_weights": True},
+    {"selection": Weighing.SOFTMAX, "need_weights": True},
+    {"selection": Weighing.SOFTMAX, "need_weights": False},
+    {"selection": Weighing.HARDMAX, "need_weights": True},
 ]
 
 
@@ -162,7 +162,7 @@ def test_what_no_stock_module_can_hold(settings):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"selection": Selection.HARDMAX}, {"scale": 1.0}, {"blocks": 2}, {"scoring": lambda k, q: k}]
+    "settings", [{"selection": Weighing.HARDMAX}, {"scale": 1.0}, {"blocks": 2}, {"scoring": lambda k, q: k}]
 )
 def test_heads_no_stock_module_knows(settings):
     with pytest.raises(InputError, match="a layer with scoring, hardmax, scale or blocks cannot become one"):

@@ -26,8 +26,9 @@ def test_an_unknown_model_type_lists_what_is_recognised():
         open_checkpoint({"backbone.mixer.weight": torch.zeros(2, 2)}, config=config)
     text = str(error.value)
     assert "unknown model_type 'mamba'" in text
-    for name in ("llama", "qwen3_moe", "gpt_neox", "whisper", "nn.MultiheadAttention", "--map"):
+    for name in ("llama", "qwen3_moe", "gpt_neox", "whisper", "nn.MultiheadAttention", "architecture=Layout"):
         assert name in text
+    assert error.value.argument == "architecture"
 
 
 def test_an_unknown_model_type_is_not_silently_read_as_another():

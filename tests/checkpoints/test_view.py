@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -60,9 +62,10 @@ def rebuilt_scores(block: AttentionBlock, x_q: torch.Tensor, x_k: torch.Tensor) 
     if block.rope is not None:
         turn = torch.stack([block.rope.rotation(position) for position in range(q.shape[2])]).to(q)
         q, k = (torch.einsum("trs,bhts->bhtr", turn, value) for value in (q, k))
-    scores = block.scale * torch.einsum(
-        "bhqr,bhkr->bhqk", q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-    )
+    config = block.source.config or {}
+    scale = 1 / math.sqrt(config.get("query_pre_attn_scalar", block.head_dim))
+    scale = 1.0 if config.get("model_type") == "t5" else scale
+    scores = scale * torch.einsum("bhqr,bhkr->bhqk", q, k.repeat_interleave(q.shape[1] // k.shape[1], 1))
     cap = (block.source.config or {}).get("attn_logit_softcapping")
     return scores if cap is None else cap * torch.tanh(scores / cap)
 
@@ -102,8 +105,7 @@ def test_scores_rebuilt_from_the_view_are_the_models_up_to_what_the_block_says_i
             x_q, x_k = (seen[module_of(block, "qkv" if fused else role)][0] for role in ("q", "k"))
             attention = observed_attention(block, output).double()
             rest = attention.clamp_min(1e-300).log() - rebuilt_scores(block, x_q, x_k)
-            allowed = torch.ones_like(rest[0, 0], dtype=torch.bool)
-            allowed = allowed.tril() if block.layout.causal else allowed
+            allowed = attention.amax((0, 1)) > 0  # what is masked has no weight in any sample and head
             count = allowed.sum(-1, keepdim=True)
             rest = torch.where(allowed, rest, 0.0)
             rests[-1].append(torch.where(allowed, rest - rest.sum(-1, keepdim=True) / count, 0.0))

@@ -54,7 +54,7 @@ def test_a_map_names_a_known_architecture_or_a_file(cli, zoo, tmp_path):
     code, _, err = cli("heads", folder)
     assert code == 2
     assert "unknown model_type 'llamoid'" in err
-    assert "--map" in err
+    assert err.endswith(" Option: --map.\n")
     assert cli("heads", folder, "--map", "llama")[0] == 0
     parts = {"q": "q_proj", "k": "k_proj", "v": "v_proj"}
     layout = {"layer": "layers.{layer}.self_attn", "qkv": parts, "out": "o_proj", "heads": 4}
@@ -82,7 +82,7 @@ def test_the_page_of_heads_opens(cli, zoo, tmp_path, browser):
         (["heads", "{zoo}/llama", "--map", "lama"], "No architecture 'lama'. Did you mean 'llama'?"),
         (["heads", "{zoo}/llama", "--map", "no.json"], "no.json: no readable JSON layout"),
         (["heads", "{zoo}/llama", "--csv", "no/where.csv"], "--csv no/where.csv: "),
-        (["heads", "{zoo}/llama", "--out-path", "{zoo}/ids.json"], "Give an out-path with room to write in."),
+        (["heads", "{zoo}/llama", "--out-path", "{zoo}/ids.json"], "Give a folder with room to write in."),
         (["heads"], "Missing argument 'model'."),
     ],
 )

@@ -281,7 +281,7 @@ def test_the_command_line_starts_without_heavy_libraries():
         (["reproduce", "--only", "li2024.fig9"], "No claim 'li2024.fig9'. Did you mean 'li2024.fig"),
         (
             ["reproduce", "--seeds", "1"],
-            "--seeds 1: an interval needs at least two seeds. Use --seeds 2 or more.",
+            "seeds=1: an interval needs at least two seeds. Use 2 or more. Option: --seeds.",
         ),
         (
             ["reproduce", "--device", "tpu9"],
@@ -293,13 +293,19 @@ def test_the_command_line_starts_without_heavy_libraries():
             ["reproduce", "--experiment", "amsel2024/figure2"],
             "No experiment 'amsel2024/figure2'. Did you mean 'amsel2024/figure1'?",
         ),
-        (["reproduce", "--where", "layers=1"], "name it with --experiment"),
+        (
+            ["reproduce", "--where", "layers=1"],
+            "where cuts one experiment's grid: name the experiment. Option: --experiment.",
+        ),
         (
             ["reproduce", "--experiment", "amsel2024/figure1", "--where", "layers"],
             "--where 'layers' is not AXIS=LABEL[,LABEL…], as layers=1 or rank=1,64.",
         ),
         (["reproduce", "--results", "nowhere"], "nowhere is no folder of tables. Make one with"),
-        (["reproduce", "--memory", "8"], "--memory limits a GPU, and device 'cpu' is none."),
+        (
+            ["reproduce", "--memory", "8"],
+            "memory=8 limits a GPU, and device 'cpu' is none.",
+        ),
         (["export", "--out", "nowhere"], "nowhere holds no run."),
         (["vouch", "nowhere"], "nowhere holds no run. Name the folder of one, or run rankscope reproduce"),
         (["report", "--out", "nowhere"], "nowhere holds no run."),

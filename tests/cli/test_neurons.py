@@ -29,7 +29,7 @@ def test_neurons_prunes_along_curves_and_writes_a_smaller_model(cli, zoo, tmp_pa
     assert code == 0
     content = json.loads(out)
     assert set(content) == {"model", "summary", "blocks", "heads", "curves", "pruned"}
-    assert {row["order"] for row in content["curves"]} == {"smallest first", "largest first", "random"}
+    assert {row["order"] for row in content["curves"]} == {"smallest", "largest", "random"}
     assert len(content["curves"]) == 30
     smaller = AutoModelForCausalLM.from_pretrained(tmp_path / "small")
     assert smaller.config.intermediate_size == 32

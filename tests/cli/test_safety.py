@@ -189,7 +189,7 @@ def test_a_page_and_a_table_without_room_are_one_line(cli, pair, tmp_path):
     with largest_file(16_000):
         code, _, err = cli("heads", pair / "single", "--out-path", tmp_path / "page")
     assert (code, err.count("\n")) == (2, 1)
-    assert "Give an out-path with room to write in." in err
+    assert "Give a folder with room to write in." in err
     assert list((tmp_path / "page").iterdir()) == [], "not even a part of the page"
     code, _, err = cli("heads", pair / "single", "--csv", "/dev/full")
     assert (code, err.count("\n")) == (2, 1)

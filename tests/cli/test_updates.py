@@ -136,7 +136,7 @@ def test_a_page_that_cannot_be_written_is_one_line(cli, zoo, tmp_path):
     (tmp_path / "file").write_text("in the way")
     code, _, err = cli(*pair(zoo), "--page", tmp_path / "file")
     assert code == 2
-    assert "Give an out-path with room to write in." in err
+    assert "Give a folder with room to write in." in err
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,16 @@ def test_a_page_that_cannot_be_written_is_one_line(cli, zoo, tmp_path):
         (["updates", "--model", "{zoo}/llama"], "--base-model"),
         (["updates", "{pair}", "--rule", "magic"], "No rule 'magic'. Known: energy@SHARE"),
         (["updates", "{pair}", "--rule", "energy@1.5"], "1.5"),
-        (["updates", "{pair}", "--max-rank", "0"], "max-rank=0: an adapter has rank 1 at least."),
+        (
+            ["updates", "{pair}", "--max-rank", "0"],
+            "max_rank=0: an adapter has rank 1 at least. Option: --max-rank.",
+        ),
         (["updates", "{pair}", "--budget", "10"], "parameters. Raise it."),
-        (["updates", "{pair}", "--include-regex", "zzz"], "include-regex 'zzz' matches no tensor"),
-        (["updates", "{pair}", "--out-path", "{zoo}"], "exists. Give another out-path, or remove it first."),
+        (["updates", "{pair}", "--include-regex", "zzz"], "include_regex='zzz' matches no tensor"),
+        (
+            ["updates", "{pair}", "--out-path", "{zoo}"],
+            "or remove it first. Option: --out-path.",
+        ),
         (["updates", "{pair}", "--profile", "odd"], "'exact', 'portable'"),
     ],
 )

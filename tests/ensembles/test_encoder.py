@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rankscope.attention.encoder import Norm, RankEncoder
+from rankscope.attention.encoder import NormKind, RankEncoder
 from rankscope.core import InputError
 from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Encoder, Positions, key_query_products
@@ -51,7 +51,7 @@ def module_of(model, weights, member):
         model.heads,
         model.rank,
         model.hidden,
-        norm=Norm.SCALAR,
+        norm=NormKind.SCALAR,
         blocks=model.budget,
         dtype=torch.float64,
     )

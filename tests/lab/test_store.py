@@ -243,7 +243,7 @@ def test_a_finished_groups_unfinished_state_is_removed_and_a_stopped_ones_stays(
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RankscopeError, match=r"Cannot write to .*Choose another --out"):
+    with pytest.raises(RankscopeError, match=r"Cannot write to .*Choose another folder"):
         Store(tmp_path / "file" / "run")
 
 
@@ -374,6 +374,6 @@ def test_a_limit_of_memory_is_a_share_of_the_gpus(monkeypatch):
     limit_memory("cuda:1", 80)
     assert given == [(0.25, None), (1.0, 1)]
     for wrong in (0, -1, 81, math.nan):
-        with pytest.raises(InputError, match=r"--memory .*: give more than 0 and at most 80\.0 GiB"):
+        with pytest.raises(InputError, match=r"memory=.*: give more than 0 and at most 80\.0 GiB"):
             limit_memory("cuda", wrong)
     assert len(given) == 2

@@ -83,5 +83,5 @@ def test_a_table_that_cannot_be_added_to_is_named_and_left_alone(tmp_path):
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "toy.parquet")
     with pytest.raises(RankscopeError, match=r"toy\.parquet has no column 'cell'"):
         export_tables(tmp_path, [toy(12)], store, add=True)
-    with pytest.raises(InputError, match="Give a --to with room to write in"):
+    with pytest.raises(InputError, match="Give a folder with room to write in"):
         export_tables(tmp_path / "toy.parquet" / "to", [toy(12)], store, add=True)

@@ -8,7 +8,7 @@ import torch
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.linalg import decompose
-from rankscope.linalg.decompose import singular_values, top_factors, unresolved
+from rankscope.linalg.decompose import all_factors, singular_values, top_factors, unresolved
 
 
 def matrix(rows: int, columns: int, decay: float, seed: int = 0) -> torch.Tensor:
@@ -18,6 +18,16 @@ def matrix(rows: int, columns: int, decay: float, seed: int = 0) -> torch.Tensor
     left = torch.linalg.qr(torch.randn(rows, size, generator=generator)).Q
     right = torch.linalg.qr(torch.randn(columns, size, generator=generator)).Q
     return left * torch.arange(1, size + 1).float() ** -decay @ right.T
+
+
+def test_truncation_discards_exactly_the_tail_of_the_spectrum():
+    stack = torch.randn(3, 7, 5, generator=stream(0, "m"), dtype=torch.float64)
+    factors = all_factors(stack)
+    assert torch.allclose(factors.truncated(5), stack, atol=1e-12)
+    for rank in range(5):
+        error = (stack - factors.truncated(rank)).square().sum((-1, -2))
+        assert torch.allclose(error, factors.values[:, rank:].square().sum(-1), atol=1e-12)
+        assert torch.linalg.matrix_rank(factors.truncated(rank)).max() == rank
 
 
 SHAPES = [(60, 200), (200, 60), (128, 128), (1, 7), (7, 1), (300, 1500)]

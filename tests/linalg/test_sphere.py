@@ -30,6 +30,7 @@ def test_uniform_points_have_the_density_of_their_inner_product():
     first = points[:, 0].numpy()
     standard_error = np.std(first**2) / math.sqrt(len(first))
     assert abs(np.mean(first**2) - 1 / 6) < 4 * standard_error
+    assert points.mean(0).abs().max() < 4 / math.sqrt(6 * len(first))
 
 
 def test_frames_are_orthonormal_and_uniform_in_sign():
@@ -39,6 +40,7 @@ def test_frames_are_orthonormal_and_uniform_in_sign():
     # QR without a fixed sign makes this entry negative always
     share = (frames[:, 0, 0] < 0).double().mean().item()
     assert abs(share - 0.5) < 4 * 0.5 / math.sqrt(20_000)
+    assert abs((frames[:, 0, 0] ** 2).mean().item() - 1 / 5) < 4 * 0.25 / math.sqrt(20_000)
 
 
 def test_gaussian_vectors_made_orthonormal_are_that_frame():

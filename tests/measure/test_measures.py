@@ -1,13 +1,27 @@
+"""Every measurement on a case that was planted, so that its answer is known."""
+
 import math
 
 import pytest
 import torch
 
+from rankscope.core import InputError
 from rankscope.core.streams import stream
+from rankscope.linalg.noise import RoundingNoise
 from rankscope.linalg.sphere import haar_frame
 from rankscope.measure.attention_mass import attention_mass
-from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
-from rankscope.measure.updates import alignment, update_factors, with_update_rank
+from rankscope.measure.interval import mean_interval
+from rankscope.measure.neurons import (
+    Order,
+    knee,
+    large_neurons,
+    magnitudes,
+    path_magnitudes,
+    pruned_mask,
+    separation,
+    without,
+)
+from rankscope.measure.updates import alignment, measured_ranks, update_factors, with_update_rank
 
 
 def normal(*shape, name="x"):
@@ -36,8 +50,24 @@ def test_alignment_reads_an_update_written_in_patterns():
     wanted = normal(2, 5, 5)
     update = frame.mT @ wanted @ frame
     assert torch.allclose(alignment(update, frame), wanted)
-    with pytest.raises(ValueError, match="needs it square"):
+    with pytest.raises(InputError, match="needs it square"):
         alignment(update[:, :3], frame)
+
+
+def test_measured_ranks_count_planted_directions():
+    """Two directions of 3 and 4 above a noise of 0.01: 9/25 and 16/25 of the energy."""
+    values = torch.tensor([4.0, 3.0, 0.01, 0.01, 0.01, 0.01], dtype=torch.float64)
+    noise = RoundingNoise(torch.full((6,), 1e-4), torch.full((8,), 1e-4))
+    found = measured_ranks(values, noise)
+    shares = values / values.sum()
+    assert found.pop("effective_rank") == pytest.approx(float((-shares * shares.log()).sum().exp()))
+    assert found.pop("stable_rank") == pytest.approx(25 / 16, rel=1e-3)
+    assert found == {
+        "energy@0.90": 2, "energy@0.95": 2, "energy@0.99": 2, "signal_rank": 2, "gavish_donoho_rank": 2
+    }  # fmt: skip
+    loud = measured_ranks(values, RoundingNoise(torch.full((6,), 2.0), torch.full((8,), 2.0)))
+    assert loud["signal_rank"] == 1
+    assert loud["gavish_donoho_rank"] == 2
 
 
 def test_pruning_takes_the_smallest_or_the_largest():
@@ -45,6 +75,27 @@ def test_pruning_takes_the_smallest_or_the_largest():
     assert pruned_mask(size, 0.4, Order.SMALLEST).tolist() == [[False, True, True, False, False]]
     assert pruned_mask(size, 0.4, Order.LARGEST).tolist() == [[False, False, False, True, True]]
     assert not pruned_mask(size, 0.0, Order.SMALLEST).any()
+    assert pruned_mask(size[0], 0.4, Order.SMALLEST).tolist() == [False, True, True, False, False]
+
+
+def test_a_random_order_is_that_of_the_numbers_drawn():
+    size, chance = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.3, 0.9, 0.1, 0.2])
+    assert pruned_mask(size, 0.5, Order.RANDOM, chance=chance).tolist() == [False, False, True, True]
+    assert pruned_mask(size, 0.5, Order.SMALLEST, chance=chance).tolist() == [True, True, False, False]
+    with pytest.raises(InputError, match="order=random: pass chance"):
+        pruned_mask(size, 0.5, Order.RANDOM)
+
+
+def test_fractions_go_to_the_nearest_whole_unit_unless_told_otherwise():
+    size = torch.arange(10.0)
+    assert int(pruned_mask(size, 0.29, Order.SMALLEST).sum()) == 3
+    assert int(pruned_mask(size, 0.29, Order.SMALLEST, rounding=math.floor).sum()) == 2
+
+
+def test_of_equal_units_the_first_goes_first():
+    equal = torch.ones(100)
+    for order in (Order.SMALLEST, Order.LARGEST):
+        assert pruned_mask(equal, 0.3, order).nonzero()[:, 0].tolist() == list(range(30))
 
 
 def test_without_removes_what_the_neurons_added():
@@ -65,6 +116,30 @@ def test_two_groups_are_split_and_one_is_not_mistaken_for_two():
     assert separation(one, large_neurons(one)).item() == pytest.approx(2 / math.pi, abs=0.01)
     flat = torch.rand(1, 100_000, generator=stream(0, "flat"), dtype=torch.float64)
     assert separation(flat, large_neurons(flat)).item() == pytest.approx(0.75, abs=0.01)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+def test_the_knee_of_two_planted_sizes(share):
+    count = int(400 * share)
+    values = torch.cat([torch.linspace(0, 0.01, count), torch.linspace(1, 1.2, 400 - count)])
+    assert knee(values) == pytest.approx(share)
+    assert knee(torch.ones(50)) == 0
+
+
+def test_a_path_is_as_large_as_what_is_read_times_what_is_written():
+    up, gate = torch.tensor([[3.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 4.0], [0.0, 0.0]])
+    down = torch.tensor([[0.0, 3.0], [2.0, 4.0]])
+    assert path_magnitudes([up, gate], down).tolist() == [[5.0, 1.0], [2.0, 5.0], [10.0, 5.0]]
+    assert path_magnitudes([up], down)[0].tolist() == [3.0, 1.0]
+    twice = path_magnitudes([2 * up, 2 * gate], down / 2)
+    assert torch.equal(twice[2], path_magnitudes([up, gate], down)[2])
+
+
+def test_the_interval_of_a_mean_is_students():
+    low, high = mean_interval([1.0, 2.0, 3.0])
+    half = 4.302652729911275 / math.sqrt(3)  # the 97.5% point of Student's t with two degrees of freedom
+    assert (low, high) == pytest.approx((2 - half, 2 + half))
+    assert mean_interval([5.0]) == (-math.inf, math.inf)
 
 
 def test_magnitudes_are_row_norms():

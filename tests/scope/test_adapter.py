@@ -17,7 +17,7 @@ from rankscope.core import InputError, RankscopeError
 from rankscope.core.streams import stream
 from rankscope.scope import adapter as adapter_module
 from rankscope.scope.adapter import export_adapter
-from rankscope.scope.plan import Profile
+from rankscope.scope.fates import Profile
 from rankscope.scope.snippets import axolotl_text, lora_config_text
 from tests.zoo import SPECIMENS, build, inputs
 
@@ -52,7 +52,7 @@ def pair(tmp_path):
 def test_at_full_rank_the_adapted_base_is_the_tuned_model(name, pair, tmp_path):
     """Every tensor moved: weights, biases, norms, embeddings, experts, routers, positions."""
     result = export_adapter(*pair(name), tmp_path / "out", rule="full")
-    coverage = result.plan.coverage.set_index("fate")
+    coverage = result.fates.coverage.set_index("fate")
     assert coverage.loc["skipped", "tensors"] == 0
     assert coverage["share"].sum() == pytest.approx(1)
     assert result.fidelity.base_logits_error > 0.05
@@ -70,9 +70,9 @@ def test_the_weight_error_is_the_discarded_energy(name, pair, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nor does peft frighten anyone
         result = export_adapter(*pair(name), tmp_path / "out", rule="rank=5")
-    table = result.plan.table.set_index("name")
+    table = result.fates.table.set_index("name")
     lost = {}
-    for item in result.plan.items:
+    for item in result.fates.items:
         if item.rank:
             row = table.loc[adapter_module.row_name(item.pair)]
             energy, kept = lost.get(item.parameter, (0.0, 0.0))
@@ -89,7 +89,7 @@ def test_ranks_are_each_modules_own_and_their_patterns_match(pair, tmp_path):
     assert len(config.rank_pattern) > 2
     with safe_open(tmp_path / "out" / "adapter_model.safetensors", "pt") as stored:
         assert stored.metadata() == {"format": "pt"}
-        for item in result.plan.items:
+        for item in result.fates.items:
             if item.rank:
                 rows = stored.get_slice(f"base_model.model.{item.module}.lora_A.weight").get_shape()[0]
                 assert rows == item.rank
@@ -114,7 +114,7 @@ def test_a_portable_adapter_has_one_rank_and_linear_layers_only(name, pair, tmp_
         ranks = {stored.get_slice(key).get_shape()[0] for key in keys if "lora_A" in key}
     assert ranks == {config["r"]}
     assert all(key.endswith((".lora_A.weight", ".lora_B.weight")) for key in keys)
-    skipped = result.plan.table.query("fate == 'skipped'")
+    skipped = result.fates.table.query("fate == 'skipped'")
     assert (skipped["reason"].str.len() > 0).all()
 
 
@@ -147,7 +147,7 @@ def test_norms_alone_are_kept_whole(pair, tmp_path):
 def test_biases_beside_experts_are_reported_as_left_out(pair, tmp_path):
     base = build("qwen3_moe", attention_bias=True)
     result = export_adapter(base, moved(base), tmp_path / "out", rule="full")
-    left_out = result.plan.table.query("fate == 'skipped'")
+    left_out = result.fates.table.query("fate == 'skipped'")
     assert len(left_out) == 8
     assert set(left_out["reason"]) == {"PEFT holds no biases beside experts"}
     assert "left out: model.layers.0.self_attn.q_proj.bias" in (tmp_path / "out" / "README.md").read_text()
@@ -183,7 +183,7 @@ def test_a_filtered_adapter_loads_and_moves_what_was_chosen(pattern, tmp_path):
     with torch.no_grad():
         found, wanted = adapted(**inputs("llama")).logits, partly(**inputs("llama")).logits
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    coverage = result.plan.coverage.set_index("fate")
+    coverage = result.fates.coverage.set_index("fate")
     assert 0 < coverage.loc["skipped", "share"] < 1
     assert coverage["share"].sum() == pytest.approx(1)
 
@@ -223,7 +223,7 @@ def test_added_norms_are_named_and_the_rest_is_written(tmp_path):
             if name in base.state_dict():
                 parameter.copy_(base.state_dict()[name] + 0.01)
     result = export_adapter(base, tuned, tmp_path / "out", rule="full", verify=False)
-    skipped = result.plan.table.query("fate == 'skipped'")
+    skipped = result.fates.table.query("fate == 'skipped'")
     assert skipped["name"].str.contains("q_norm|k_norm").all()
     assert set(skipped["reason"]) == {"the base model has no such tensor"}
     assert len(skipped) == 4
@@ -268,7 +268,7 @@ def test_an_adapter_that_does_not_load_is_not_written(pair, tmp_path, monkeypatc
 
 def test_an_out_path_that_exists_is_refused(pair, tmp_path):
     base, tuned = pair("llama")
-    with pytest.raises(InputError, match=r"exists\. Give another out-path"):
+    with pytest.raises(InputError, match=r"exists\. Give another out_path"):
         export_adapter(base, tuned, tmp_path)
 
 
@@ -299,6 +299,6 @@ def test_factors_start_from_the_measured_spectrum(pair, tmp_path, monkeypatch):
         return decompose(update, rank, spectrum=spectrum)
 
     monkeypatch.setattr(adapter_module, "top_factors", watched)
-    plan = export_adapter(*pair("gpt2"), tmp_path / "out", rule="rank=5", verify=False).plan
-    assert len(seen) == sum(item.rank > 0 for item in plan.items) > 0
+    fates = export_adapter(*pair("gpt2"), tmp_path / "out", rule="rank=5", verify=False).fates
+    assert len(seen) == sum(item.rank > 0 for item in fates.items) > 0
     assert seen == pytest.approx([1.0] * len(seen), rel=1e-4)

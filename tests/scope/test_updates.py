@@ -101,7 +101,7 @@ def test_filters_are_by_name_and_a_filter_that_fits_nothing_is_refused():
     changed = scope.table[scope.table["status"] == "changed"]["name"]
     assert len(changed) == 6
     assert not changed.str.contains("o_proj|mlp").any()
-    with pytest.raises(InputError, match="include-regex 'zzz' matches no tensor"):
+    with pytest.raises(InputError, match="include_regex='zzz' matches no tensor"):
         measure_updates(base, tuned, include_regex="zzz")
     with pytest.raises(InputError, match="not a regular expression"):
         measure_updates(base, tuned, exclude_regex="(")
@@ -180,7 +180,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
 
 
 def test_resuming_needs_models_on_disk(tmp_path):
-    with pytest.raises(InputError, match="resume-path needs models on disk"):
+    with pytest.raises(InputError, match="resume_path needs models on disk"):
         measure_updates(build("llama"), build("llama"), resume_path=tmp_path)
 
 

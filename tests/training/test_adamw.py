@@ -8,7 +8,7 @@ import torch
 
 from rankscope.training.adamw import AdamW, adamw, clip_members
 from rankscope.training.schedule import warmup_cosine
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 SETTINGS = AdamW(steps=30, batch=4, learning_rate=0.05, warmup=0.2, clip=0.5)
 
@@ -124,7 +124,7 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=Checkpoint(path, seconds=0.0), tick=die)
+        adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=ResumeState(path, seconds=0.0), tick=die)
     steps, told = [], []
 
     def counted(step):
@@ -132,7 +132,7 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
         return batch_at(step)
 
     resumed, again = adamw(
-        start(), counted, losses_of, SETTINGS, checkpoint=Checkpoint(path), tick=lambda: told.append(1)
+        start(), counted, losses_of, SETTINGS, checkpoint=ResumeState(path), tick=lambda: told.append(1)
     )
     assert steps == list(range(17, 30))
     assert len(told) == 30  # what was done before is told, too
@@ -141,7 +141,7 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
 
 
 def test_who_is_stopped_keeps_the_state_at_once(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "group.pt", seconds=1e9)
+    checkpoint = ResumeState(tmp_path / "group.pt", seconds=1e9)
     ticks = iter(range(7))
     with pytest.raises(StopIteration):
         adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=checkpoint, tick=lambda: next(ticks))
@@ -154,12 +154,12 @@ def test_who_is_stopped_keeps_the_state_at_once(tmp_path):
 def test_a_checkpoint_that_cannot_be_read_means_starting_anew(tmp_path):
     path = tmp_path / "group.pt"
     path.write_bytes(b"half a file")
-    _, losses = adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=Checkpoint(path))
+    _, losses = adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=ResumeState(path))
     assert len(losses) == 30
 
 
 def test_no_state_is_written_before_it_is_due(tmp_path):
-    adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=Checkpoint(tmp_path / "group.pt"))
+    adamw(start(), batch_at, losses_of, SETTINGS, checkpoint=ResumeState(tmp_path / "group.pt"))
     assert not list(tmp_path.iterdir())
 
 

@@ -7,7 +7,7 @@ import torch
 
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import GraphedStep
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 adamw_graphed = partial(adamw, kind=GraphedStep)
 SETTINGS = AdamW(steps=40, batch=8, learning_rate=0.02, warmup=0.1, clip=0.5)
@@ -76,14 +76,14 @@ def test_a_stopped_training_goes_on_where_it_stood(problem, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        adamw_graphed(*problem, SETTINGS, checkpoint=Checkpoint(path, seconds=1e9), tick=stop_at_25)
+        adamw_graphed(*problem, SETTINGS, checkpoint=ResumeState(path, seconds=1e9), tick=stop_at_25)
     state = torch.load(path)
     assert len(state["losses"]) == 25
     state["losses"][0] = 123.0  # to be seen again, unless training starts anew
     torch.save(state, path)
     told = []
     again, same = adamw_graphed(
-        *problem, SETTINGS, checkpoint=Checkpoint(path, seconds=1e9), tick=lambda: told.append(1)
+        *problem, SETTINGS, checkpoint=ResumeState(path, seconds=1e9), tick=lambda: told.append(1)
     )
     assert len(told) == 40
     torch.testing.assert_close(again["w"], whole["w"])

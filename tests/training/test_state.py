@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 
 def test_who_is_killed_while_writing_a_state_keeps_the_last_one(tmp_path, monkeypatch):
-    checkpoint = Checkpoint(tmp_path / "unfinished" / "group.pt")
+    checkpoint = ResumeState(tmp_path / "unfinished" / "group.pt")
     real = torch.save
 
     def half(state, path):

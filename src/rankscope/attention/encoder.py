@@ -13,7 +13,7 @@ from rankscope.core import InputError
 from rankscope.theory.heads.counting import heads_of_budget
 
 
-class Norm(Enum):
+class NormKind(Enum):
     """Which normalisation stands around attention and MLP."""
 
     LAYER = "layer"
@@ -57,7 +57,7 @@ class RankEncoderLayer(nn.Module):
         rank: int,
         hidden: int,
         *,
-        norm: Norm = Norm.LAYER,
+        norm: NormKind = NormKind.LAYER,
         order: NormOrder = NormOrder.POST,
         activation: Callable[[Tensor], Tensor] = functional.relu,
         dropout: float = 0.0,
@@ -78,15 +78,6 @@ class RankEncoderLayer(nn.Module):
         self.attention_norm = _new_norm(norm, dim, bias, new)
         self.mlp_norm = _new_norm(norm, dim, bias, new)
         self.order, self.activation, self.dropout = order, activation, dropout
-
-    @classmethod
-    def averaged(cls, dim: int, rank: int, budget: int, hidden: int, **settings: Any) -> Self:
-        """The paper's layer: `budget` attention blocks of dim/rank heads, averaged, as one layer's heads.
-
-        Equal to the average of `budget` stock modules in function and in Adam's steps: initial weights and
-        gradients are those of a block, and the 1/budget stands outside the weights.
-        """
-        return cls(dim, heads_of_budget(dim, rank, budget), rank, hidden, blocks=budget, **settings)
 
     def forward(
         self,
@@ -147,15 +138,19 @@ class RankEncoder(nn.Module):
             RankEncoderLayer(dim, heads, rank, hidden, **settings) for _ in range(layers)
         )
         new: dict[str, Any] = {name: settings[name] for name in ("device", "dtype") if name in settings}
-        norm = _new_norm(settings.get("norm", Norm.LAYER), dim, settings.get("bias", True), new)
+        norm = _new_norm(settings.get("norm", NormKind.LAYER), dim, settings.get("bias", True), new)
         self.final_norm = norm if final_norm else nn.Identity()
 
     @classmethod
     def averaged(
         cls, layers: int, dim: int, rank: int, budget: int, hidden: int = 2048, **settings: Any
     ) -> Self:
-        """The paper's encoder: post-norm with one learned scalar a norm, `budget` averaged blocks a layer."""
-        paper: dict[str, Any] = {"norm": Norm.SCALAR, "order": NormOrder.POST, "blocks": budget}
+        """The paper's encoder: post-norm, one learned scalar a norm, `budget` averaged blocks of dim/rank heads a layer.
+
+        A layer's attention equals the average of `budget` stock modules in function and in Adam's steps: initial weights
+        and gradients are those of a block, and the 1/budget stands outside the weights.
+        """
+        paper: dict[str, Any] = {"norm": NormKind.SCALAR, "order": NormOrder.POST, "blocks": budget}
         return cls(layers, dim, heads_of_budget(dim, rank, budget), rank, hidden, **(paper | settings))
 
     def forward(
@@ -172,7 +167,7 @@ class RankEncoder(nn.Module):
         return output
 
 
-def _new_norm(norm: Norm, dim: int, bias: bool, new: dict[str, Any]) -> nn.Module:
-    if norm is Norm.LAYER:
+def _new_norm(norm: NormKind, dim: int, bias: bool, new: dict[str, Any]) -> nn.Module:
+    if norm is NormKind.LAYER:
         return nn.LayerNorm(dim, bias=bias, **new)
-    return nn.RMSNorm(dim, **new) if norm is Norm.RMS else ScalarNorm(**new)
+    return nn.RMSNorm(dim, **new) if norm is NormKind.RMS else ScalarNorm(**new)

@@ -17,7 +17,7 @@ from rankscope.attention.checks import check_sizes, check_tokens
 from rankscope.attention.masks import merge_masks
 from rankscope.attention.multihead import from_stock, to_stock
 from rankscope.attention.one_member import attend_as_member, way_of
-from rankscope.attention.selection import Selection, select
+from rankscope.attention.weighing import Weighing, weigh
 from rankscope.core import InputError
 from rankscope.kernels.small_attention import Way
 from rankscope.linalg.factored import Factored
@@ -79,7 +79,7 @@ class RankAttention(nn.Module):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
-        selection: Selection = Selection.SOFTMAX,
+        selection: Weighing = Weighing.SOFTMAX,
         scale: float | None = None,
         scoring: Scoring | None = None,
         way: Way | None = None,
@@ -141,7 +141,7 @@ class RankAttention(nn.Module):
         if not batched:
             query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
         batch_first = self.batch_first or not batched
-        fused = self.w_q is not None and self.selection is Selection.SOFTMAX and not need_weights
+        fused = self.w_q is not None and self.selection is Weighing.SOFTMAX and not need_weights
         dropout = self.dropout if self.training else 0.0
         hidden = attn_mask is not None or key_padding_mask is not None or is_causal
         way = way_of(self, query, key, batch_first, plain=fused and not hidden and dropout == 0)
@@ -168,7 +168,7 @@ class RankAttention(nn.Module):
             )
         else:
             scores = self._scores(query, self._for_every_head(k), batch_first, shape)
-            weights = functional.dropout(select(scores, mask, self.selection), dropout)
+            weights = functional.dropout(weigh(scores, mask, self.selection), dropout)
             context = weights @ self._for_every_head(v)
         output = self._project_out(_join(context, batch_first))
         weights = weights if need_weights else None
@@ -206,7 +206,7 @@ class RankAttention(nn.Module):
 
     def to_multihead(self) -> nn.MultiheadAttention:
         """The same function as a stock module, where one exists: rank = value_rank = dim / heads."""
-        default = self.selection is Selection.SOFTMAX and self.scale == 1 / math.sqrt(self.rank)
+        default = self.selection is Weighing.SOFTMAX and self.scale == 1 / math.sqrt(self.rank)
         if self.w_q is None or not default or self.blocks > 1:
             raise InputError(
                 "nn.MultiheadAttention knows only softmax of scores scaled by 1/√rank, in one block: "

@@ -9,7 +9,6 @@ from rankscope.checkpoints.layout import (
     MlpLayout,
     Packing,
     Position,
-    Scale,
     Separate,
 )
 
@@ -28,7 +27,6 @@ _BERT_ATTENTION = AttentionLayout(
     qkv=Separate(q="attention.self.query", k="attention.self.key", v="attention.self.value"),
     out="attention.output.dense",
     position=Position.EMBEDDED,
-    causal=False,
 )
 _BERT_MLP = MlpLayout(
     stack="encoder", layer="encoder.layer.{layer}", up="intermediate.dense", down="output.dense"
@@ -41,8 +39,6 @@ _T5_SELF = AttentionLayout(
     out="o",
     heads="num_heads",
     position=Position.RELATIVE_BIAS,
-    scale=Scale.ONE,
-    causal=False,
 )
 _T5_PLAIN = MlpLayout(
     stack="encoder", layer="encoder.block.{layer}.layer.1.DenseReluDense", up="wi", down="wo", hidden="d_ff"
@@ -57,9 +53,10 @@ _WHISPER = AttentionLayout(
     out="out_proj",
     heads="encoder_attention_heads",
     position=Position.EMBEDDED,
-    causal=False,
 )
-
+_WHISPER_DECODER = _WHISPER.replace(
+    stack="decoder", layer="decoder.layers.{layer}.self_attn", heads="decoder_attention_heads"
+)
 _WHISPER_MLP = MlpLayout(
     stack="encoder", layer="encoder.layers.{layer}", up="fc1", down="fc2", hidden="encoder_ffn_dim"
 )
@@ -71,7 +68,6 @@ _TORCH = AttentionLayout(
     out="out_proj",
     heads="num_heads",
     position=Position.NONE,
-    causal=False,
 )
 _TORCH_MLP = MlpLayout(
     stack="self", layer="layers.{layer}", up="linear1", down="linear2", hidden="dim_feedforward"
@@ -88,21 +84,15 @@ _FALCON = AttentionLayout(
 ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
         name="llama",
-        model_types=("llama", "mistral", "qwen2", "gemma"),
+        model_types=("llama", "mistral", "qwen2", "gemma", "gemma2"),
         attention=(_LLAMA_ATTENTION,),
         mlps=(_LLAMA_MLP,),
     ),
     Layout(name="qwen3", model_types=("qwen3",), attention=(_NORMED_ATTENTION,), mlps=(_LLAMA_MLP,)),
     Layout(
-        name="gemma2",
-        model_types=("gemma2",),
-        attention=(_LLAMA_ATTENTION.replace(scale=Scale.SCALAR),),
-        mlps=(_LLAMA_MLP,),
-    ),
-    Layout(
         name="gemma3",
         model_types=("gemma3_text",),
-        attention=(_NORMED_ATTENTION.replace(scale=Scale.SCALAR, norm_offset=1.0),),
+        attention=(_NORMED_ATTENTION.replace(norm_offset=1.0),),
         mlps=(_LLAMA_MLP,),
     ),
     Layout(
@@ -175,10 +165,7 @@ ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
         name="bert",
         model_types=("bert", "roberta", "xlm-roberta"),
-        attention=(
-            _BERT_ATTENTION.replace(when={"is_decoder": False}),
-            _BERT_ATTENTION.replace(causal=True, when={"is_decoder": True}),
-        ),
+        attention=(_BERT_ATTENTION,),
         mlps=(_BERT_MLP,),
     ),
     Layout(
@@ -212,9 +199,7 @@ ARCHITECTURES: tuple[Layout, ...] = (
         model_types=("t5", "mt5"),
         attention=(
             _T5_SELF,
-            _T5_SELF.replace(
-                stack="decoder", layer="decoder.block.{layer}.layer.0.SelfAttention", causal=True
-            ),
+            _T5_SELF.replace(stack="decoder", layer="decoder.block.{layer}.layer.0.SelfAttention"),
             _T5_SELF.replace(stack="cross", layer="decoder.block.{layer}.layer.1.EncDecAttention"),
         ),
         mlps=(
@@ -229,31 +214,12 @@ ARCHITECTURES: tuple[Layout, ...] = (
         model_types=("whisper",),
         attention=(
             _WHISPER,
-            _WHISPER.replace(
-                stack="decoder",
-                layer="decoder.layers.{layer}.self_attn",
-                heads="decoder_attention_heads",
-                causal=True,
-            ),
-            _WHISPER.replace(
-                stack="cross", layer="decoder.layers.{layer}.encoder_attn", heads="decoder_attention_heads"
-            ),
+            _WHISPER_DECODER,
+            _WHISPER_DECODER.replace(stack="cross", layer="decoder.layers.{layer}.encoder_attn"),
         ),
         mlps=(
-            MlpLayout(
-                stack="encoder",
-                layer="encoder.layers.{layer}",
-                up="fc1",
-                down="fc2",
-                hidden="encoder_ffn_dim",
-            ),
-            MlpLayout(
-                stack="decoder",
-                layer="decoder.layers.{layer}",
-                up="fc1",
-                down="fc2",
-                hidden="decoder_ffn_dim",
-            ),
+            _WHISPER_MLP,
+            _WHISPER_MLP.replace(stack="decoder", layer="decoder.layers.{layer}", hidden="decoder_ffn_dim"),
         ),
     ),
     Layout(
@@ -264,13 +230,9 @@ ARCHITECTURES: tuple[Layout, ...] = (
             _TORCH.replace(layer=""),
             _TORCH.replace(layer="", qkv=_TORCH_APART),
         ),
-        mlps=(
-            MlpLayout(
-                stack="self", layer="layers.{layer}", up="linear1", down="linear2", hidden="dim_feedforward"
-            ),
-        ),
+        mlps=(_TORCH_MLP,),
     ),
 )
 
-BY_NAME = {layout.name: layout for layout in ARCHITECTURES}
 BY_MODEL_TYPE = {kind: layout for layout in ARCHITECTURES for kind in layout.model_types}
+BY_NAME = BY_MODEL_TYPE | {layout.name: layout for layout in ARCHITECTURES}

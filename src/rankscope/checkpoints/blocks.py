@@ -6,16 +6,14 @@ values. So a head's products are qk = w_kᵀ w_q and ov = w_o w_v.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.checkpoints.layout import AttentionLayout, Fused, MlpLayout, Packing, Scale
+from rankscope.checkpoints.layout import AttentionLayout, Fused, MlpLayout, Packing
 from rankscope.checkpoints.rope import Rope
 from rankscope.checkpoints.source import Source
 from rankscope.core import InputError
@@ -57,10 +55,6 @@ class AttentionBlock:
     norms: Mapping[str, str]
     rope: Rope | None = None
 
-    def with_rope(self, rope: Rope) -> Self:
-        """The same block with its rotation known."""
-        return replace(self, rope=rope)
-
     @property
     def stack(self) -> str:
         """Which stack of layers the block belongs to: decoder, encoder, cross."""
@@ -88,16 +82,6 @@ class AttentionBlock:
             rows = self._divide(self._shape("qkv")[0], self.head_dim, "qkv")
             return self._divide(rows - self.heads, 2, "qkv")
         return self._divide(self._shape("k")[0], self.head_dim, "k")
-
-    @property
-    def scale(self) -> float:
-        """What the model multiplies the scores by before the softmax."""
-        if self.layout.scale == Scale.ONE:
-            return 1.0
-        if self.layout.scale == Scale.HEAD_DIM:
-            return 1 / math.sqrt(self.head_dim)
-        config = self.source.config or {}
-        return 1 / math.sqrt(config.get("query_pre_attn_scalar", self.head_dim))
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -36,14 +36,6 @@ class Position(StrEnum):
     RELATIVE_BIAS = "relative bias"
 
 
-class Scale(StrEnum):
-    """What the scores are multiplied by before the softmax."""
-
-    HEAD_DIM = "1/sqrt(head_dim)"
-    SCALAR = "1/sqrt(query_pre_attn_scalar)"
-    ONE = "1"
-
-
 class Separate(Config):
     """Three projections of their own; `bias` names a fused bias tensor where there is one."""
 
@@ -53,6 +45,11 @@ class Separate(Config):
     v: str
     bias: str | None = None
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """The projections by role."""
+        return {"q": self.q, "k": self.k, "v": self.v}
+
 
 class Fused(Config):
     """One projection for queries, keys and values."""
@@ -60,6 +57,11 @@ class Fused(Config):
     kind: Literal["fused"] = "fused"
     qkv: str
     packing: Packing = Packing.STACKED
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The projection by role."""
+        return {"qkv": self.qkv}
 
 
 class AttentionLayout(Config):
@@ -75,14 +77,12 @@ class AttentionLayout(Config):
     norm_offset: float = 0.0
     heads: str | int = "num_attention_heads"
     position: Position = Position.ROPE
-    scale: Scale = Scale.HEAD_DIM
-    causal: bool = True
     when: dict[str, bool] = Field(default_factory=dict)
 
     @property
     def first(self) -> str:
         """The part whose presence says that the block is there."""
-        return self.qkv.qkv if isinstance(self.qkv, Fused) else self.qkv.q
+        return next(iter(self.qkv.parts.values()))
 
 
 class MlpLayout(Config):
@@ -105,6 +105,12 @@ class MlpLayout(Config):
         if (self.up is None) == (self.gate_up is None):
             raise ValueError("name either 'up' or 'gate_up', not both or neither")
         return self
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """What there is, by role."""
+        roles = {"up": self.up, "gate": self.gate, "gate_up": self.gate_up, "down": self.down}
+        return {role: part for role, part in roles.items() if part is not None}
 
     @property
     def first(self) -> str:
@@ -140,7 +146,7 @@ def layout_from(content: dict[str, Any]) -> Layout:
     return Layout(**{"name": "by hand", **{key: _frozen(value) for key, value in content.items()}})
 
 
-_ENUMS = {"packing": Packing, "position": Position, "scale": Scale}
+_ENUMS = {"packing": Packing, "position": Position}
 
 
 def _frozen(value: Any) -> Any:

@@ -10,6 +10,7 @@ import copy
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -42,13 +43,12 @@ class Slot:
     part: str | None = None
 
 
-def import_transformers() -> ModuleType:
-    """The transformers library, or the remedy where it is missing."""
+def import_extra(library: str) -> ModuleType:
+    """A library that runs models, or the remedy where it is missing."""
     try:
-        import transformers
+        return import_module(library)
     except ImportError:
         raise InputError("This needs the extra 'models': pip install 'rankscope[models]'.") from None
-    return transformers
 
 
 def skeleton(source: Source) -> Any:
@@ -62,7 +62,7 @@ def skeleton(source: Source) -> Any:
 
 def model_class(source: Source) -> tuple[Any, Any]:
     """The transformers class of `source` and its configuration."""
-    transformers = import_transformers()
+    transformers = import_extra("transformers")
     if source.config is None:
         raise InputError(f"{source.label} has no config.json, so its model class is unknown. Add the file.")
     kind = str(source.config.get("model_type"))

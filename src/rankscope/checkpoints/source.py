@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from rankscope.checkpoints.tokenizer import TOKENIZER_FILES
-from rankscope.core import InputError, suggest
+from rankscope.core import InputError, plain_errors, suggest
 
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 INDEX = "model.safetensors.index.json"
 VALUES_AT_ONCE = 1 << 20
 PICKLES = (".bin", ".pt", ".pth")
+READABLE = "Check that it is there and readable."
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,11 @@ def open_source(
     if isinstance(model, Mapping):
         return _from_state_dict("the state dict", model, config)
     path = Path(model).expanduser()
-    with _plain_errors(path):
+    with plain_errors(path, READABLE):
         there = path.exists()
     if not there:
         path = _from_hub(str(model), revision)
-    with _plain_errors(path):
+    with plain_errors(path, READABLE):
         if path.is_dir():
             return _from_folder(path, config)
         return _from_file(path, config)
@@ -197,7 +198,7 @@ def _from_safetensors(
         )
 
     def read(name: str) -> Tensor:
-        with _plain_errors(home[name]), _open_safetensors(home[name]) as stored:
+        with plain_errors(home[name], READABLE), _open_safetensors(home[name]) as stored:
             value: Tensor = stored.get_tensor(name)
             return value.clone()
 
@@ -292,11 +293,3 @@ def _from_hub(name: str, revision: str | None) -> Path:
             f"{name}: no such folder, and the hub gave none ({reason}). "
             "Check the name, or download it first and give the folder."
         ) from None
-
-
-@contextmanager
-def _plain_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}. Check that it is there and readable.") from None

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from torch import nn
 
 from rankscope.checkpoints.architectures import ARCHITECTURES, BY_MODEL_TYPE, BY_NAME
 from rankscope.checkpoints.blocks import AttentionBlock, MlpBlock
-from rankscope.checkpoints.layout import AttentionLayout, Fused, Layout, MlpLayout, Separate
+from rankscope.checkpoints.layout import AttentionLayout, Layout, MlpLayout, Separate
 from rankscope.checkpoints.rope import read_rope
 from rankscope.checkpoints.source import Source, open_source
 from rankscope.core import InputError, suggest
 
 Model = str | Path | nn.Module | Mapping[str, Any] | Source
+
+
+class Opening(TypedDict, total=False):
+    """What to say of a model that does not say it itself."""
+
+    architecture: str | Layout | None
+    """the name of a known layout, or a new one; else it comes from the configuration, or from the tensor names"""
+    heads: int | None
+    config: Mapping[str, Any] | None
+    """instead of the model's own configuration"""
+    revision: str | None
+    """of a hub id"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,8 @@ class Checkpoint:
         if not blocks:
             raise InputError(
                 f"{self.source.label}: no attention block of the layout {self.layout.name!r} "
-                f"({self.layout.attention[0].layer}.{self.layout.attention[0].first}). {_SAY_IT_BY_HAND}"
+                f"({self.layout.attention[0].layer}.{self.layout.attention[0].first}). {_SAY_IT_BY_HAND}",
+                argument="architecture",
             )
         _refuse_twins(self.source, list(blocks.values()))
         return tuple(blocks.values())
@@ -67,37 +80,24 @@ class Checkpoint:
 
     def _attention_block(self, layout: AttentionLayout, name: str, layer: int) -> AttentionBlock:
         source, qkv = self.source, layout.qkv
-        if isinstance(qkv, Fused):
-            weights = {"qkv": _tensor(source, name, qkv.qkv, "weight", needed=True)}
-            biases = {"qkv": _tensor(source, name, qkv.qkv, "bias")}
-        else:
-            parts = {"q": qkv.q, "k": qkv.k, "v": qkv.v}
-            weights = {
-                role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()
-            }
-            biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
-            if isinstance(qkv, Separate) and qkv.bias is not None:
-                fused = _join(name, qkv.bias)
-                biases = {"qkv": fused if fused in source.tensors else None}
-        weights["o"] = _tensor(source, name, layout.out, "weight", needed=True)
-        biases["o"] = _tensor(source, name, layout.out, "bias")
-        norms = {
-            role: _tensor(source, name, part, "weight")
-            for role, part in (("q", layout.q_norm), ("k", layout.k_norm))
-            if part is not None
-        }
+        weights, biases = _tensors(source, name, {**qkv.parts, "o": layout.out})
+        if isinstance(qkv, Separate) and qkv.bias is not None and _join(name, qkv.bias) in source.tensors:
+            biases["qkv"] = _join(name, qkv.bias)
+        norms = {"q": layout.q_norm, "k": layout.k_norm}
         block = AttentionBlock(
             source=source,
             layout=layout,
             name=name,
             layer=layer,
             heads=self._heads(layout, name),
-            weights={role: str(weight) for role, weight in weights.items()},
-            biases={role: bias for role, bias in biases.items() if bias is not None},
-            norms={role: norm for role, norm in norms.items() if norm is not None},
+            weights=weights,
+            biases=biases,
+            norms=_there(
+                {role: _tensor(source, name, part, "weight") for role, part in norms.items() if part}
+            ),
         )
         if layout.position == "rope" and source.config is not None:
-            return block.with_rope(read_rope(source.config, block.head_dim, layer))
+            return replace(block, rope=read_rope(source.config, block.head_dim, layer))
         return block
 
     def _heads(self, layout: AttentionLayout, name: str) -> int:
@@ -113,36 +113,27 @@ class Checkpoint:
             missing = "has no config.json" if self.source.config is None else "does not say"
             raise InputError(
                 f"{self.source.label} {missing}, so the number of heads ({layout.heads}) is unknown. "
-                "Pass heads=, or config= with the model's configuration; on the command line, --map with a JSON "
-                "layout whose heads is the number."
+                "Pass heads=, config= with the model's configuration, or architecture= with a layout whose heads is "
+                "the number.",
+                argument="architecture",
             )
         return found
 
 
-_SAY_IT_BY_HAND = "Say where its parts are by hand: architecture=Layout(...), or a JSON file with --map."
+_SAY_IT_BY_HAND = (
+    "Say where its parts are by hand: architecture=Layout(...), which read_layout reads from JSON too."
+)
 
 
-def open_checkpoint(
-    model: Model,
-    *,
-    architecture: str | Layout | None = None,
-    heads: int | None = None,
-    config: Mapping[str, Any] | None = None,
-    revision: str | None = None,
-) -> Checkpoint:
-    """The view of `model`: a folder, a file, a hub id, a loaded model or a state dict.
-
-    The architecture comes from the configuration's `model_type`, or from the tensor names where there is no
-    configuration; `architecture` names one of the known layouts, or says a new one.
-    """
-    source = open_source(model, revision=revision, config=config)
-    if isinstance(architecture, Layout):
-        return Checkpoint(source, architecture, heads)
-    if architecture is not None:
-        if architecture not in BY_NAME:
-            raise InputError(f"No architecture {architecture!r}. {suggest(architecture, BY_NAME)}")
-        return Checkpoint(source, BY_NAME[architecture], heads)
-    return Checkpoint(source, find_layout(source), heads)
+def open_checkpoint(model: Model, **opening: Unpack[Opening]) -> Checkpoint:
+    """The view of `model`: a folder, a file, a hub id, a loaded model or a state dict."""
+    source = open_source(model, revision=opening.get("revision"), config=opening.get("config"))
+    layout = opening.get("architecture") or find_layout(source)
+    if isinstance(layout, str):
+        if layout not in BY_NAME:
+            raise InputError(f"No architecture {layout!r}. {suggest(layout, BY_NAME)}")
+        layout = BY_NAME[layout]
+    return Checkpoint(source, layout, opening.get("heads"))
 
 
 def find_layout(source: Source) -> Layout:
@@ -161,7 +152,8 @@ def find_layout(source: Source) -> Layout:
         else f" Its tensors are named as in {guess.name!r}: architecture={guess.name!r} reads it so."
     )
     raise InputError(
-        f"{source.label}: {what}. Recognised: {known}, and nn.MultiheadAttention.{alike} {_SAY_IT_BY_HAND}"
+        f"{source.label}: {what}. Recognised: {known}, and nn.MultiheadAttention.{alike} {_SAY_IT_BY_HAND}",
+        argument="architecture",
     )
 
 
@@ -219,8 +211,19 @@ def _tensor(source: Source, name: str, part: str, what: str, *, needed: bool = F
     if what == "weight" and bare in source.tensors:
         return bare
     if needed:
-        raise InputError(f"{source.label}: {full} is missing. {_SAY_IT_BY_HAND}")
+        raise InputError(f"{source.label}: {full} is missing. {_SAY_IT_BY_HAND}", argument="architecture")
     return None
+
+
+def _tensors(source: Source, name: str, parts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The weights of a block's parts, all of which must be there, and the biases that are."""
+    weights = {role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()}
+    biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
+    return _there(weights), _there(biases)
+
+
+def _there(found: Mapping[str, str | None]) -> dict[str, str]:
+    return {role: name for role, name in found.items() if name is not None}
 
 
 def _experts(source: Source, layout: MlpLayout, name: str, expert: int | None) -> list[int | None]:
@@ -232,19 +235,8 @@ def _experts(source: Source, layout: MlpLayout, name: str, expert: int | None) -
 
 
 def _mlp_block(source: Source, layout: MlpLayout, name: str, layer: int, expert: int | None) -> MlpBlock:
-    roles = {"up": layout.up, "gate": layout.gate, "gate_up": layout.gate_up, "down": layout.down}
-    parts = {role: part for role, part in roles.items() if part is not None}
-    weights = {role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()}
-    biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
-    return MlpBlock(
-        source=source,
-        layout=layout,
-        name=name,
-        layer=layer,
-        expert=expert,
-        weights={role: str(weight) for role, weight in weights.items()},
-        biases={role: bias for role, bias in biases.items() if bias is not None},
-    )
+    weights, biases = _tensors(source, name, layout.parts)
+    return MlpBlock(source, layout, name, layer, expert, weights, biases)
 
 
 def _submodule(module: nn.Module, name: str) -> nn.Module | None:

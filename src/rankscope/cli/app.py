@@ -66,6 +66,10 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+OPTIONS = {"architecture": "--map"}
+"""Options whose name is not that of the library's argument."""
+
+
 app = typer.Typer(
     cls=Commands,
     help="How much rank does attention need? Two papers made executable, every claim with a verdict; and real "
@@ -100,7 +104,7 @@ def run_app() -> None:
     except USAGE_MISTAKE as error:
         _misused(cast(Any, error))
     except RankscopeError as error:
-        _fail(str(error))
+        _fail(f"{error}{_option(error.argument)}")
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -137,6 +141,13 @@ def _misused(error: Any) -> NoReturn:
         context = context.parent
     ended = message if message.endswith((".", "?")) else f"{message}."
     _fail(f"{ended} See {' '.join(['rankscope', *path])} --help.")
+
+
+def _option(argument: str | None) -> str:
+    """Where on the command line an argument of the library is set."""
+    if argument is None:
+        return ""
+    return f" Option: {OPTIONS.get(argument, '--' + argument.replace('_', '-'))}."
 
 
 def number(value: float) -> float | None:

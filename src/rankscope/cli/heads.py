@@ -7,7 +7,7 @@ import pandas as pd
 import typer
 
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.options import Csv, Device, Map, ModelArgument, Revision, announce, read_map
+from rankscope.cli.options import Csv, Device, Map, ModelArgument, Revision, make_page, read_map
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.lab.runner import check_device
 from rankscope.scope.heads import HeadScope, measure_heads
@@ -38,7 +38,10 @@ def heads(
     if csv is not None:
         write_csv(scope.table, csv)
     if out_path is not None:
-        announce(_heads_page(model, scope, out_path))
+        from rankscope.scope.figures import head_figures
+
+        tables = {"Every head": scope.table}
+        make_page(out_path, f"Heads of {model}", scope.sentences(), head_figures(scope), tables, scope.notes)
     if as_json:
         content = {"model": model, "offset": offset, "summary": scope.summary, "notes": scope.notes}
         emit(to_json({**content, "heads": records(scope.table)}))
@@ -66,13 +69,3 @@ def _by_layer(table: pd.DataFrame) -> pd.DataFrame:
     means = places[columns].mean()
     means.insert(0, "heads", places.size())
     return means.reset_index()
-
-
-def _heads_page(model: str, scope: HeadScope, folder: Path) -> Path:
-    from rankscope.report import ScopePage, write_scope_page
-    from rankscope.scope.figures import head_figures
-
-    page = ScopePage(
-        f"Heads of {model}", scope.sentences(), scope.notes, head_figures(scope), {"Every head": scope.table}
-    )
-    return write_scope_page(folder, page)

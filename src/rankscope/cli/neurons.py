@@ -16,7 +16,7 @@ from rankscope.cli.options import (
     Map,
     ModelArgument,
     Revision,
-    announce,
+    make_page,
     quiet_transformers,
     read_map,
 )
@@ -26,7 +26,7 @@ from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import refuse_existing
 from rankscope.scope.data import ACCEPTED, measured_on, read_batches
 from rankscope.scope.fidelity import load_model
-from rankscope.scope.neurons import Batch, NeuronScope, measure_neurons, pruning_curves
+from rankscope.scope.neurons import ModelInputs, NeuronScope, measure_neurons, pruning_curves
 from rankscope.scope.prune import Pruned, prune_model
 
 MOST_ROWS = 144
@@ -70,7 +70,7 @@ def neurons(
         write_csv(scope.neurons, csv)
     if data is not None or pruning:
         quiet_transformers()
-    batches: Sequence[Batch] = [] if data is None else read_batches(data, source)
+    batches: Sequence[ModelInputs] = [] if data is None else read_batches(data, source)
     curves = None
     if batches:
         with Console(stderr=True).status("silencing neurons"):
@@ -82,7 +82,7 @@ def neurons(
             source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches, device=device
         )
     if out_path is not None and not pruning:
-        announce(_page(model, scope, curves, out_path))
+        _page(model, scope, curves, out_path)
     if as_json:
         emit(to_json(_content(model, scope, curves, pruned)))
     else:
@@ -90,7 +90,7 @@ def neurons(
 
 
 def _show(
-    scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[Batch], pruned: Pruned | None
+    scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[ModelInputs], pruned: Pruned | None
 ) -> None:
     rest = f"; the first {MOST_ROWS} of {len(scope.blocks)}" if len(scope.blocks) > MOST_ROWS else ""
     blocks = scope.blocks.dropna(axis="columns", how="all")
@@ -104,7 +104,7 @@ def _show(
         wide = curves.pivot(index="fraction", columns="order", values="loss")[curves["order"].unique()]
         show_table(
             wide.reset_index(),
-            f"Loss on {measured_on(batches)} after silencing a fraction of every block's neurons",
+            f"Loss on {measured_on(batches)} after silencing a fraction of every block's neurons, by which go first",
         )
     if pruned is not None:
         show_table(pruned_table(pruned), f"Smaller model in {pruned.path}")
@@ -148,12 +148,10 @@ def _content(
     return content
 
 
-def _page(model: str, scope: NeuronScope, curves: pd.DataFrame | None, folder: Path) -> Path:
-    from rankscope.report import ScopePage, write_scope_page
+def _page(model: str, scope: NeuronScope, curves: pd.DataFrame | None, folder: Path) -> None:
     from rankscope.scope.figures import neuron_figures
 
     tables = {"Every block": scope.blocks, "Every head": scope.heads}
     if curves is not None:
         tables["Loss as neurons go"] = curves
-    figures = neuron_figures(scope, curves)
-    return write_scope_page(folder, ScopePage(f"Neurons of {model}", scope.sentences(), (), figures, tables))
+    make_page(folder, f"Neurons of {model}", scope.sentences(), neuron_figures(scope, curves), tables)

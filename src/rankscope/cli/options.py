@@ -1,16 +1,18 @@
 """What the instruments' commands share: options, a progress bar, and quiet libraries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rankscope.checkpoints import Layout, read_layout
-from rankscope.checkpoints.modules import import_transformers
+from rankscope.checkpoints.modules import import_extra
+from rankscope.figures.figure import Figure
 
 ModelArgument = Annotated[str, typer.Argument(help="A folder, a .safetensors file, or a hub id.")]
 Revision = Annotated[str | None, typer.Option(help="Revision of a hub id: a branch, a tag or a commit.")]
@@ -32,14 +34,20 @@ def read_map(given: str | None) -> str | Layout | None:
     return read_layout(given)
 
 
-def announce(page: Path) -> None:
-    """Say where a page was written, apart from the results."""
+def make_page(
+    folder: Path, title: str, sentences: Sequence[str], figures: Sequence[Figure], tables: dict[str, pd.DataFrame],
+    notes: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Write a page of what an instrument saw, and say where, apart from the results."""
+    from rankscope.report import ScopePage, write_scope_page
+
+    page = write_scope_page(folder, ScopePage(title, sentences, notes, figures, tables))
     Console(stderr=True).print(f"Page: {page}", soft_wrap=True)
 
 
 def quiet_transformers() -> None:
     """No progress bars and no advice of that library between our own lines."""
-    logging = import_transformers().utils.logging
+    logging = import_extra("transformers").utils.logging
     logging.disable_progress_bar()
     logging.set_verbosity_error()
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from rankscope.core import InputError
+from rankscope.core import plain_errors
 from rankscope.core.text import cell_text
 
 
@@ -44,9 +44,5 @@ def to_json(content: Any) -> str:
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
     """Write a table for spreadsheets."""
-    try:
+    with plain_errors(f"--csv {path}", "Give a file in a folder that is there."):
         frame.to_csv(path, index=False)
-    except OSError as error:
-        raise InputError(
-            f"--csv {path}: {error.strerror or error}. Give a file in a folder that is there."
-        ) from None

@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 
 from rankscope.checkpoints import Source, open_source
+from rankscope.checkpoints.modules import import_extra
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.options import Csv, Device, Revision, announce, quiet_transformers, tensor_bar
+from rankscope.cli.options import Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
 from rankscope.lab.runner import check_device
-from rankscope.scope.adapter import Adapter, Draft, draft_adapter, refuse_existing, write_adapter
-from rankscope.scope.fidelity import import_peft
-from rankscope.scope.plan import Plan, Profile
+from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
+from rankscope.scope.fates import Fates, Profile
 from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve
 from rankscope.scope.snippets import axolotl_text, lora_config_text
 from rankscope.scope.updates import UpdateScope, fingerprint, measure_updates
@@ -75,7 +75,7 @@ def updates(
     check_device(device)
     check_rule(chosen, max_rank=max_rank)
     if out_path is not None:
-        import_peft()
+        import_extra("peft")
         refuse_existing(out_path)
     base, tuned = (open_source(given, revision=revision) for given in (base_model, model))
     log = Console(stderr=True)
@@ -90,8 +90,8 @@ def updates(
     rules = compare_rules(scope, budget=budget)
     if csv is not None:
         write_csv(scope.table, csv)
-    asked = {"rule": chosen, "max_rank": max_rank, "profile": profile, **filters}
-    draft = _draft(base, tuned, scope, asked, needed=out_path is not None or dry_run, log=log)
+    asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": profile}
+    draft = _draft(scope, asked, needed=out_path is not None or dry_run, log=log)
     adapter = None
     if draft is not None and out_path is not None and not dry_run:
         quiet_transformers()
@@ -100,13 +100,13 @@ def updates(
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     if page is not None:
-        announce(_page(base, tuned, scope, rules, draft, page))
+        _page(scope, rules, draft, page)
     if as_json:
-        emit(to_json(_content(base, tuned, asked, scope, rules, draft, adapter)))
+        emit(to_json(_content({**asked, **filters}, scope, rules, draft, adapter)))
     else:
         _show(scope, rules, chosen, draft, adapter)
     if draft is not None and (adapter is not None or dry_run):
-        _end(draft.plan, log)
+        _end(draft.fates, log)
 
 
 def _measured(
@@ -141,12 +141,10 @@ def _journal(base: Source, tuned: Source, filters: dict[str, str | None]) -> Pat
     return None
 
 
-def _draft(
-    base: Source, tuned: Source, scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Console
-) -> Draft | None:
+def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Console) -> AdapterDraft | None:
     """The adapter to be; where none is possible a measurement still stands, and the reason is told."""
     try:
-        return draft_adapter(base, tuned, scope, **asked)
+        return draft_adapter(scope, **asked)
     except InputError as error:
         if needed:
             raise
@@ -155,7 +153,7 @@ def _draft(
 
 
 def _show(
-    scope: UpdateScope, rules: pd.DataFrame, chosen: str, draft: Draft | None, adapter: Adapter | None
+    scope: UpdateScope, rules: pd.DataFrame, chosen: str, draft: AdapterDraft | None, adapter: Adapter | None
 ) -> None:
     shown = _matrices(scope, rules)
     more = f"; the {MOST_ROWS} largest of {len(shown)}, --csv has all" if len(shown) > MOST_ROWS else ""
@@ -165,7 +163,7 @@ def _show(
         emit(sentence)
     if draft is None:
         return
-    show_table(draft.plan.coverage, f"Coverage of ‖ΔW‖² by an adapter ({draft.plan.profile}, {chosen})")
+    show_table(draft.fates.coverage, f"Coverage of ‖ΔW‖² by an adapter ({draft.fates.profile}, {chosen})")
     emit(f"{lora_config_text(draft.config)}\n# axolotl\n{axolotl_text(draft.config)}")
     if adapter is not None and adapter.fidelity is not None:
         emit(f"Adapter: {adapter.path}\n{adapter.fidelity.sentence()}")
@@ -178,36 +176,29 @@ def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
     return matrices[["name", "shape", "share", "effective_rank", "stable_rank"]].merge(rules, on="name")
 
 
-def _page(
-    base: Source, tuned: Source, scope: UpdateScope, rules: pd.DataFrame, draft: Draft | None, folder: Path
-) -> Path:
-    from rankscope.report import ScopePage, write_scope_page
+def _page(scope: UpdateScope, rules: pd.DataFrame, draft: AdapterDraft | None, folder: Path) -> None:
     from rankscope.scope.figures import update_figures
 
     matrices = _matrices(scope, rules)
     tables = {"Every matrix": matrices, "Kept energy of one rank shared by all matrices": energy_curve(scope)}
     if draft is not None:
-        tables["Coverage of an adapter"] = draft.plan.coverage
+        tables["Coverage of an adapter"] = draft.fates.coverage
     tables["Every tensor"] = scope.table
     ordered = rules.set_index("name").loc[matrices["name"]].reset_index()
-    title = f"Updates from {base.label} to {tuned.label}"
-    return write_scope_page(
-        folder, ScopePage(title, scope.sentences(), (), update_figures(scope, ordered), tables)
-    )
+    title = f"Updates from {scope.base.label} to {scope.tuned.label}"
+    make_page(folder, title, scope.sentences(), update_figures(scope, ordered), tables)
 
 
 def _content(
-    base: Source,
-    tuned: Source,
     asked: dict[str, Any],
     scope: UpdateScope,
     rules: pd.DataFrame,
-    draft: Draft | None,
+    draft: AdapterDraft | None,
     adapter: Adapter | None,
 ) -> dict[str, Any]:
     content: dict[str, Any] = {
-        "base_model": base.label,
-        "model": tuned.label,
+        "base_model": scope.base.label,
+        "model": scope.tuned.label,
         **asked,
         "summary": scope.summary,
         "tensors": records(scope.table),
@@ -215,8 +206,8 @@ def _content(
         "curve": records(energy_curve(scope)),
     }
     if draft is not None:
-        content["coverage"] = records(draft.plan.coverage)
-        content["plan"] = records(draft.plan.table)
+        content["coverage"] = records(draft.fates.coverage)
+        content["plan"] = records(draft.fates.table)
         content["lora_config"] = draft.config
         content["axolotl"] = axolotl_text(draft.config)
     if adapter is not None and adapter.fidelity is not None:
@@ -229,15 +220,15 @@ def _content(
     return content
 
 
-def _end(plan: Plan, log: Console) -> None:
+def _end(fates: Fates, log: Console) -> None:
     """Say what an adapter cannot hold, which makes it partial."""
-    if not plan.lost:
+    if not fates.lost:
         return
-    total = sum(item.energy for item in plan.items)
-    share = sum(item.energy for item in plan.lost) / total
-    reasons = "; ".join(sorted({item.reason for item in plan.lost}))
+    total = sum(item.energy for item in fates.items)
+    share = sum(item.energy for item in fates.lost) / total
+    reasons = "; ".join(sorted({item.reason for item in fates.lost}))
     log.print(
-        f"Partial: {len(plan.lost)} changed tensors with {share:.2%} of ‖ΔW‖² are left out ({reasons}).",
+        f"Partial: {len(fates.lost)} changed tensors with {share:.2%} of ‖ΔW‖² are left out ({reasons}).",
         soft_wrap=True,
         markup=False,
     )

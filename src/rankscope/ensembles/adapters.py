@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rankscope.core.streams import stream
-from rankscope.ensembles.patterns import Weights
+from rankscope.linalg.weights import Weights
 
 Gradients = Callable[[Weights, Tensor, Tensor], tuple[Tensor, Weights]]
 """Loss and gradients of a batch, from weights, inputs and labels."""

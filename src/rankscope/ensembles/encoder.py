@@ -3,7 +3,8 @@
 At one budget the projections of every (rank, heads) pair have the same shape, (budget·dim) × width. So members of
 different rank share every matrix product, and only attention's reshape differs from one group of rank to the next.
 
-A member's weights are what its seed says, whatever its rank and whoever stands beside it.
+A member's weights are what its seed says, whatever its rank and whoever stands beside it. They are (member, layer, …) for
+each parameter of a layer, and (member, token, …) for positions.
 
 Training holds the weights as `leaves_of` arranges them, so that a step neither slices nor concatenates them: a tensor
 a layer, and one matrix for w_q, w_k, w_v and their biases.
@@ -26,10 +27,8 @@ from rankscope.kernels import mlp
 from rankscope.kernels.attention import rank_groups
 from rankscope.kernels.norm import SMALLEST, residual_norm
 from rankscope.kernels.small_attention import Way, attend, best_way, token_first
+from rankscope.linalg.weights import Weights
 from rankscope.theory.heads.counting import heads_of_budget
-
-Weights = dict[str, Tensor]
-"""(member, layer, …) for each parameter of a layer, and (member, token, …) for positions."""
 
 Leaves = dict[str, Tensor]
 """(member, …) for each `layer.parameter`, and positions as they are.

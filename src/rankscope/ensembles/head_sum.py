@@ -13,9 +13,8 @@ from torch import Tensor
 
 from rankscope.core import Config
 from rankscope.core.streams import stream
+from rankscope.linalg.weights import Weights
 from rankscope.theory.heads.counting import heads_of_budget
-
-Weights = dict[str, Tensor]
 
 
 class HeadSum(Config):

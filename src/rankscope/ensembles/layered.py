@@ -23,7 +23,8 @@ from torch import Tensor
 from rankscope.core import Config
 from rankscope.core.streams import stream
 from rankscope.ensembles import patterns
-from rankscope.ensembles.patterns import TRAINED, Init, OneLayer, Weights
+from rankscope.ensembles.patterns import TRAINED, Init, OneLayer
+from rankscope.linalg.weights import Weights
 
 SMALLEST = 1e-12
 """Least length a token is divided by: a zero token stays zero."""

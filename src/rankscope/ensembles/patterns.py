@@ -25,8 +25,7 @@ from torch import Tensor
 
 from rankscope.core import Config
 from rankscope.core.streams import stream
-
-Weights = dict[str, Tensor]
+from rankscope.linalg.weights import Weights
 
 TRAINED = ("w_q", "w_k", "w_v", "w_o")
 """The weights that training changes; `a` and `owner` stay as they were drawn."""

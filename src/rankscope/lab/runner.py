@@ -68,7 +68,7 @@ def check_device(device: str) -> str:
     except RuntimeError:
         raise InputError(f"Unknown device {device!r}. Use cpu, or cuda on a machine with a GPU.") from None
     if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"No GPU is available for device {device!r}. Use --device cpu.")
+        raise InputError(f"No GPU is available for device {device!r}. Use cpu.", argument="device")
     if kind not in LARGEST_GROUP:
         raise InputError(f"Device {device!r} is not supported. Use cpu or cuda.")
     return device
@@ -78,12 +78,14 @@ def limit_memory(device: str, gibibytes: float) -> None:
     """Let this process hold no more of a GPU's memory: a stack that needs more fails its probe, and is not chosen."""
     if torch.device(device).type != "cuda":
         raise InputError(
-            f"--memory limits a GPU, and device {device!r} is none. Leave it out, or use --device cuda."
+            f"memory={gibibytes:g} limits a GPU, and device {device!r} is none. Leave it out, or use cuda.",
+            argument="memory",
         )
     total = torch.cuda.get_device_properties(device).total_memory
     share = gibibytes * 2**30 / total
     if not 0 < share <= 1:
-        raise InputError(f"--memory {gibibytes:g}: give more than 0 and at most {total / 2**30:.1f} GiB.")
+        most = f"{total / 2**30:.1f} GiB"
+        raise InputError(f"memory={gibibytes:g}: give more than 0 and at most {most}.", argument="memory")
     torch.cuda.set_per_process_memory_fraction(share, torch.device(device).index)
 
 

@@ -27,15 +27,15 @@ class Selection:
             raise InputError(f"No claim {self.only!r}. {suggest(self.only, known)}")
         if self.seeds is not None and self.seeds < 2:
             raise InputError(
-                f"--seeds {self.seeds}: an interval needs at least two seeds. Use --seeds 2 or more."
+                f"seeds={self.seeds}: an interval needs at least two seeds. Use 2 or more.", argument="seeds"
             )
         names = [e.name for paper in self.papers for e in paper.experiments(self.scale)]
         if self.experiment is not None and self.experiment not in names:
             raise InputError(f"No experiment {self.experiment!r}. {suggest(self.experiment, names)}")
         if self.only is not None and self.experiment is not None:
-            raise InputError("--only and --experiment both say what to run: give one of them.")
+            raise InputError("only and experiment both say what to run: give one of them.")
         if self.where and self.experiment is None:
-            raise InputError("--where cuts one experiment's grid: name it with --experiment.")
+            raise InputError("where cuts one experiment's grid: name the experiment.", argument="experiment")
 
     def claims(self, paper: Paper) -> list[Claim]:
         """The paper's claims that are asked for."""

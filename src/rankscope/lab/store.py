@@ -71,7 +71,7 @@ class Store:
                 database.executescript(SCHEMA)
         except OSError as error:
             raise RankscopeError(
-                f"Cannot write to {self.folder}: {error.strerror}. Choose another --out."
+                f"Cannot write to {self.folder}: {error.strerror}. Choose another folder."
             ) from None
 
     def _check(self) -> None:
@@ -84,7 +84,7 @@ class Store:
         if found != "ok" or not tables:
             raise RankscopeError(
                 f"{self.path} is damaged ({found if found != 'ok' else 'it is empty'}) and was left as it is. "
-                f"Move it away to start anew, restore a copy of it, or choose another --out."
+                f"Move it away to start anew, restore a copy of it, or choose another folder."
             )
 
     def _look(self) -> tuple[str, int]:
@@ -106,11 +106,11 @@ class Store:
                 with database:
                     yield database
         except sqlite3.OperationalError as error:
-            raise RankscopeError(f"Cannot use {self.path}: {error}. Choose another --out.") from None
+            raise RankscopeError(f"Cannot use {self.path}: {error}. Choose another folder.") from None
         except sqlite3.DatabaseError as error:
             raise RankscopeError(
                 f"{self.path} is damaged ({error}) and was left as it is. Move it away to start anew, "
-                f"restore a copy of it, or choose another --out."
+                f"restore a copy of it, or choose another folder."
             ) from None
 
     def _rows(self, columns: Sequence[str], experiments: Iterable[Experiment]) -> list[tuple[Any, ...]]:

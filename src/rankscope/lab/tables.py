@@ -43,7 +43,9 @@ def export_tables(
                 folder, CELLS, cells.sort_values(["experiment", "key"], ignore_index=True), csv
             )
     except OSError as error:
-        raise InputError(f"{folder}: {error.strerror or error}. Give a --to with room to write in.") from None
+        raise InputError(
+            f"{folder}: {error.strerror or error}. Give a folder with room to write in."
+        ) from None
     return written
 
 

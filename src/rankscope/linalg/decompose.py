@@ -1,6 +1,6 @@
-"""Spectra and low-rank factors of large matrices: fast, and with the error known.
+"""Matrices by their singular values and directions: all of them for stacks of small ones, the first for large ones.
 
-All singular values come from a Gram matrix in float64 (a float32 one loses half of the digits). Rank-k
+Of a large matrix all singular values come from a Gram matrix in float64 (a float32 one loses half of the digits). Rank-k
 factors come from block Krylov spaces and are accepted only once the energy they keep is proven close to the
 optimum; otherwise they come from the eigenvectors of the Gram matrix.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -33,6 +34,18 @@ COLUMNS_AT_ONCE = 1024
 VALUES_AT_ONCE = 1 << 20
 
 
+class Factors(NamedTuple):
+    """A = left · diag(values) · right, the singular values falling."""
+
+    left: Float[Tensor, "*batch row value"]
+    values: Float[Tensor, "*batch value"]
+    right: Float[Tensor, "*batch value column"]
+
+    def truncated(self, rank: int) -> Float[Tensor, "*batch row column"]:
+        """The nearest matrix of that rank (Eckart–Young)."""
+        return (self.left[..., :rank] * self.values[..., None, :rank]) @ self.right[..., :rank, :]
+
+
 @dataclass(frozen=True)
 class TopFactors:
     """The rank-k part of a matrix as left · right, left having orthonormal columns."""
@@ -50,6 +63,12 @@ class TopFactors:
     def share(self) -> float:
         """Kept over total energy; 1 for a zero matrix, which is kept whole."""
         return self.kept / self.total if self.total > 0 else 1.0
+
+
+def all_factors(matrix: Float[Tensor, "*batch row column"]) -> Factors:
+    """The thin singular value decomposition. Small batches run on the CPU, where they are faster."""
+    left, values, right = torch.linalg.svd(matrix.cpu(), full_matrices=False)
+    return Factors(left.to(matrix.device), values.to(matrix.device), right.to(matrix.device))
 
 
 def singular_values(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, " value"]:

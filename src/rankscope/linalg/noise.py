@@ -34,12 +34,6 @@ class RoundingNoise:
         """The shape of the matrix of errors."""
         return len(self.row_energy), len(self.column_energy)
 
-    @property
-    def deviation(self) -> float:
-        """The root of the mean variance."""
-        rows, columns = self.shape
-        return math.sqrt(float(self.row_energy.sum()) / (rows * columns))
-
     def edge(self) -> float:
         """The largest singular value that noise alone shows, but once in a thousand times.
 

@@ -1,4 +1,4 @@
-"""Scores to prune by: how much a unit, a neuron or a head, is worth keeping. Units with the least go first.
+"""Scores to prune by, beside magnitude: how much a unit, a neuron or a head, is worth keeping; the least goes first.
 
 A unit's weights stand on the last two axes: (1 × input) for a neuron, (rank × input) for a head.
 """
@@ -9,26 +9,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Units = Float[Tensor, "member unit row input"]
+from rankscope.measure.neurons import magnitudes
+
+UnitWeights = Float[Tensor, "member unit row input"]
 
 
-def units(weights: Float[Tensor, "member row input"], count: int) -> Units:
+def units(weights: Float[Tensor, "member row input"], count: int) -> UnitWeights:
     """The rows of a matrix as those of `count` units, one after the other."""
     return weights.view(len(weights), count, -1, weights.shape[-1])
 
 
-def magnitude(weights: Units) -> Float[Tensor, "member unit"]:
-    """‖w_u‖, the norm of what the unit is made of   [li2024, figure 3]"""
-    norm: Tensor = torch.linalg.matrix_norm(weights)
-    return norm
-
-
-def movement(start: Units, end: Units) -> Float[Tensor, "member unit"]:
+def movement(start: UnitWeights, end: UnitWeights) -> Float[Tensor, "member unit"]:
     """‖Δw_u‖, the norm of what training added to it   [li2024, the set ℒ]"""
-    return magnitude(end - start)
+    return magnitudes(end - start)
 
 
-def activation(weights: Units, inputs: Float[Tensor, "member point input"]) -> Float[Tensor, "member unit"]:
+def activation(
+    weights: UnitWeights, inputs: Float[Tensor, "member point input"]
+) -> Float[Tensor, "member unit"]:
     """Σ_rj |w_urj| ‖x_j‖, each weight by the norm of the input it reads   [Wanda, Sun et al. 2023]
 
     Wanda scores single weights; a unit is worth the sum of its own. ‖x_j‖ runs over the points.
@@ -36,7 +34,7 @@ def activation(weights: Units, inputs: Float[Tensor, "member point input"]) -> F
     return torch.einsum("murj,mj->mu", weights.abs(), torch.linalg.vector_norm(inputs, dim=1))
 
 
-def taylor(weights: Units, gradient: Units) -> Float[Tensor, "member unit"]:
+def taylor(weights: UnitWeights, gradient: UnitWeights) -> Float[Tensor, "member unit"]:
     """|⟨g_u, w_u⟩|, the first-order change of a loss as the unit is removed   [Molchanov et al. 2017]
 
     The derivative of the loss in s where the unit's weights are (1 − s) w_u, at s = 0, up to its sign.

@@ -42,7 +42,7 @@ def write_scope_page(folder: Path, page: ScopePage) -> Path:
         )
     except OSError as error:
         raise InputError(
-            f"{folder}: {error.strerror or error}. Give an out-path with room to write in."
+            f"{folder}: {error.strerror or error}. Give a folder with room to write in."
         ) from None
 
 

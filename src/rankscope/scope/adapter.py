@@ -18,17 +18,16 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rankscope.checkpoints import Source, open_source
-from rankscope.checkpoints.modules import Home, skeleton
+from rankscope.checkpoints.modules import Home, import_extra, skeleton
 from rankscope.checkpoints.view import Model
-from rankscope.core import InputError, RankscopeError
+from rankscope.core import InputError, RankscopeError, plain_errors
 from rankscope.core.files import write_atomic
 from rankscope.linalg.decompose import top_factors
 from rankscope.scope.adapter_config import adapter_config
-from rankscope.scope.fidelity import Fidelity, import_peft, measure_fidelity
-from rankscope.scope.plan import Fate, Item, Plan, Profile, plan_adapter
+from rankscope.scope.fates import Fate, Fates, Profile, TensorFate, decide_fates
+from rankscope.scope.fidelity import Fidelity, measure_fidelity
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import Progress, UpdateScope, difference, measure_updates, row_name
+from rankscope.scope.updates import TensorProgress, UpdateScope, difference, measure_updates, row_name
 
 PREFIX = "base_model.model."
 
@@ -39,18 +38,16 @@ class Adapter:
 
     path: Path
     config: Mapping[str, Any]
-    plan: Plan
+    fates: Fates
     fidelity: Fidelity | None
 
 
 @dataclass(frozen=True)
-class Draft:
+class AdapterDraft:
     """An adapter before it is written: the fate of every tensor, and how PEFT will be told."""
 
-    base: Source
-    tuned: Source
     scope: UpdateScope
-    plan: Plan
+    fates: Fates
     config: Mapping[str, Any]
 
 
@@ -68,116 +65,97 @@ def export_adapter(
     resume_path: str | Path | None = None,
     verify: bool = True,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: TensorProgress | None = None,
 ) -> Adapter:
     """Write what training added as a PEFT adapter, load it on the base, and measure what is lost."""
-    import_peft()
-    base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
+    import_extra("peft")
     refuse_existing(Path(out_path))
     scope = measure_updates(
-        base,
-        tuned,
+        base_model,
+        model,
+        revision=revision,
         include_regex=include_regex,
         exclude_regex=exclude_regex,
         resume_path=resume_path,
         device=device,
         progress=progress,
     )
-    draft = draft_adapter(
-        base,
-        tuned,
-        scope,
-        rule=rule,
-        max_rank=max_rank,
-        profile=profile,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-    )
+    draft = draft_adapter(scope, rule=rule, max_rank=max_rank, profile=profile)
     return write_adapter(draft, out_path, verify=verify, device=device, progress=progress)
 
 
 def draft_adapter(
-    base: Source,
-    tuned: Source,
     scope: UpdateScope,
     *,
     rule: str = "energy@0.95",
     max_rank: int | None = None,
     profile: Profile = Profile.EXACT,
-    include_regex: str | None = None,
-    exclude_regex: str | None = None,
-) -> Draft:
-    """What an adapter of the measured updates will hold, with the filters they were measured with."""
+) -> AdapterDraft:
+    """What an adapter of the measured updates will hold."""
     if scope.summary["identical"]:
-        raise InputError(f"{base.label} and {tuned.label} are identical where compared: nothing to write.")
-    shape = skeleton(base)
-    plan = plan_adapter(
-        base,
-        tuned,
-        scope,
-        ranks_by(scope, rule, max_rank=max_rank),
-        model=shape,
-        profile=profile,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-    )
-    return Draft(base, tuned, scope, plan, adapter_config(plan, base, shape))
+        raise InputError(
+            f"{scope.base.label} and {scope.tuned.label} are identical where compared: nothing to write."
+        )
+    shape = skeleton(scope.base)
+    ranks = ranks_by(scope, rule, max_rank=max_rank)
+    fates = decide_fates(scope, ranks, model=shape, profile=profile)
+    return AdapterDraft(scope, fates, adapter_config(fates, scope.base, shape))
 
 
 def write_adapter(
-    draft: Draft,
+    draft: AdapterDraft,
     out_path: str | Path,
     *,
     verify: bool = True,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: TensorProgress | None = None,
 ) -> Adapter:
     """Write a draft whole or not at all, after loading it on the base where it is to be verified."""
-    import_peft()
+    import_extra("peft")
     out = Path(out_path)
     refuse_existing(out)
-    config, plan = draft.config, draft.plan
+    config, fates = draft.config, draft.fates
     tensors = adapter_tensors(draft, device=device, progress=progress)
     with written_whole(out) as folder:
         save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
         (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        fidelity = measure_fidelity(draft.base, draft.tuned, folder) if verify else None
-        (folder / "README.md").write_text(_readme(config, plan, fidelity), encoding="utf-8")
-    return Adapter(out, config, plan, fidelity)
+        fidelity = measure_fidelity(draft.scope.base, draft.scope.tuned, folder) if verify else None
+        (folder / "README.md").write_text(_readme(config, fates, fidelity), encoding="utf-8")
+    return Adapter(out, config, fates, fidelity)
 
 
 def refuse_existing(out: Path) -> None:
     """Nothing that is there is written over."""
     if out.exists():
-        raise InputError(f"{out} exists. Give another out-path, or remove it first.")
+        raise InputError(f"{out} exists. Give another out_path, or remove it first.", argument="out_path")
 
 
 def adapter_tensors(
-    draft: Draft, *, device: str = "cpu", progress: Progress | None = None
+    draft: AdapterDraft, *, device: str = "cpu", progress: TensorProgress | None = None
 ) -> dict[str, Tensor]:
     """Every tensor of the adapter under the key that PEFT expects, and no other."""
-    plan, base, tuned, config = draft.plan, draft.base, draft.tuned, draft.config
+    fates, base, tuned, config = draft.fates, draft.scope.base, draft.scope.tuned, draft.config
     model = skeleton(base)
-    shapes = {name: model.get_parameter(name).shape for name in plan.expert_ranks}
+    shapes = {name: model.get_parameter(name).shape for name in fates.expert_ranks}
     expected, homes = _expected(model, config)
     factors = _all_factors(draft, device, progress)
     tensors: dict[str, Tensor] = {}
-    for item in plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
+    for item in fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
         rank = config["rank_pattern"].get("^" + re.escape(item.module), config["r"])
         _put(tensors, item.module, *factors[row_name(item.pair)], rank)
-    for name, rank in plan.expert_ranks.items():
-        pieces = [item for item in plan.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
+    for name, rank in fates.expert_ranks.items():
+        pieces = [item for item in fates.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
         left, right = _expert_factors(factors, pieces, shapes[name], rank)
         tensors[f"{homes[name]}.lora_A.weight"] = right
         tensors[f"{homes[name]}.lora_B.weight"] = left
-    for item in plan.lora_biases:
+    for item in fates.lora_biases:
         before, after = difference(base, tuned, item.pair)
         tensors[f"{PREFIX}{item.module}.lora_B.bias"] = after - before
-    owners = {item.parameter: item.pair.name for item in plan.items}
-    for item in plan.items:
-        if item.module in plan.whole_modules and item.pair.status != "tied":
+    owners = {item.parameter: item.pair.name for item in fates.items}
+    for item in fates.items:
+        if item.module in fates.whole_modules and item.pair.status != "tied":
             tensors[PREFIX + item.parameter] = tuned.tensor(item.pair.name)
-    for alias, source in plan.ties.items():
+    for alias, source in fates.ties.items():
         tensors[PREFIX + alias] = tuned.tensor(owners[source]).clone()
     for key, shape in expected.items():
         if key not in tensors and ".lora_" in key:
@@ -190,8 +168,10 @@ def adapter_tensors(
     return {key: value.contiguous() for key, value in sorted(tensors.items())}
 
 
-def _all_factors(draft: Draft, device: str, progress: Progress | None) -> dict[str, tuple[Tensor, Tensor]]:
-    items = draft.plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS)
+def _all_factors(
+    draft: AdapterDraft, device: str, progress: TensorProgress | None
+) -> dict[str, tuple[Tensor, Tensor]]:
+    items = draft.fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS)
     factors = {}
     for done, item in enumerate(items):
         factors[row_name(item.pair)] = _factors(draft, item, device)
@@ -200,13 +180,14 @@ def _all_factors(draft: Draft, device: str, progress: Progress | None) -> dict[s
     return factors
 
 
-def _factors(draft: Draft, item: Item, device: str) -> tuple[Tensor, Tensor]:
+def _factors(draft: AdapterDraft, item: TensorFate, device: str) -> tuple[Tensor, Tensor]:
     """Factors of one update with the singular values shared out evenly between both sides."""
-    before, after = (value.to(device) for value in difference(draft.base, draft.tuned, item.pair))
+    scope = draft.scope
+    before, after = (value.to(device) for value in difference(scope.base, scope.tuned, item.pair))
     update = (after - before).float()
     if item.slot is not None and item.slot.home == Home.CONV1D:
         update = update.T
-    found = top_factors(update, item.rank, spectrum=draft.scope.spectra[row_name(item.pair)])
+    found = top_factors(update, item.rank, spectrum=scope.spectra[row_name(item.pair)])
     size = torch.linalg.vector_norm(found.right, dim=1).clamp_min(torch.finfo(update.dtype).tiny).sqrt()
     return (found.left * size).cpu(), (found.right / size[:, None]).cpu()
 
@@ -218,7 +199,7 @@ def _put(tensors: dict[str, Tensor], module: str, left: Tensor, right: Tensor, r
 
 
 def _expert_factors(
-    factors: Mapping[str, tuple[Tensor, Tensor]], pieces: list[Item], shape: torch.Size, rank: int
+    factors: Mapping[str, tuple[Tensor, Tensor]], pieces: list[TensorFate], shape: torch.Size, rank: int
 ) -> tuple[Tensor, Tensor]:
     """Factors of all experts in PEFT's packing; gate and up, apart on disk, take ranks of their own."""
     experts, rows, columns = shape
@@ -238,7 +219,7 @@ def _expert_factors(
 
 def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Size], dict[str, str]]:
     """The keys and shapes that PEFT itself would save, and where it keeps each fused parameter."""
-    peft = import_peft()
+    peft = import_extra("peft")
     own = copy.deepcopy(dict(config))  # PEFT edits the lists it is given
     del own["peft_type"]
     settings = peft.LoraConfig(**own)
@@ -257,16 +238,12 @@ def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Si
 @contextmanager
 def written_whole(out: Path) -> Iterator[Path]:
     """A draft folder that becomes `out` at the end, or vanishes."""
-    try:
-        with write_atomic(out) as draft:
-            draft.mkdir()
-            yield draft
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{out}: {reason}. Nothing was written.") from None
+    with plain_errors(out, "Nothing was written.", SafetensorError), write_atomic(out) as draft:
+        draft.mkdir()
+        yield draft
 
 
-def _readme(config: Mapping[str, Any], plan: Plan, fidelity: Fidelity | None) -> str:
+def _readme(config: Mapping[str, Any], fates: Fates, fidelity: Fidelity | None) -> str:
     lines = [
         "---",
         "library_name: peft",
@@ -274,17 +251,17 @@ def _readme(config: Mapping[str, Any], plan: Plan, fidelity: Fidelity | None) ->
         "---",
         "# Adapter extracted by Rankscope",
         "",
-        f"Profile {plan.profile}, rank {config['r']} where no other is given, scale 1 (alpha = r).",
+        f"Profile {fates.profile}, rank {config['r']} where no other is given, scale 1 (alpha = r).",
         "",
         "| update | tensors | share of ‖ΔW‖² | kept |",
         "|---|---|---|---|",
     ]
-    for row in plan.coverage.to_dict("records"):
+    for row in fates.coverage.to_dict("records"):
         lines.append(f"| {row['fate']} | {row['tensors']} | {row['share']:.4%} | {row['kept_share']:.4%} |")
-    if any(item.pair.status == "resized" for item in plan.items):
+    if any(item.pair.status == "resized" for item in fates.items):
         lines += ["", "The vocabulary was resized: call resize_token_embeddings on the base before loading."]
     if fidelity is not None:
         lines += ["", fidelity.sentence()]
-    skipped = [item for item in plan.items if item.fate == Fate.SKIPPED]
+    skipped = [item for item in fates.items if item.fate == Fate.SKIPPED]
     lines += ["", *(f"- left out: {row_name(item.pair)} ({item.reason})" for item in skipped)]
     return "\n".join(lines) + "\n"

@@ -9,26 +9,26 @@ from typing import Any
 from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import Home
 from rankscope.core import InputError
-from rankscope.scope.plan import Fate, Plan, Profile
+from rankscope.scope.fates import Fate, Fates, Profile
 
 
-def adapter_config(plan: Plan, base: Source, model: Any) -> dict[str, Any]:
-    """The adapter_config.json of a plan: full module names, the scale baked in (alpha = r)."""
-    lora = plan.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D)
-    biases = plan.lora_biases
+def adapter_config(fates: Fates, base: Source, model: Any) -> dict[str, Any]:
+    """The adapter_config.json of these fates: full module names, the scale baked in (alpha = r)."""
+    lora = fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D)
+    biases = fates.lora_biases
     ranks = {item.module: item.rank for item in lora}
     ranks |= {item.module: 1 for item in biases if item.module not in ranks}
-    experts = plan.expert_ranks
-    if not ranks and not experts and not plan.whole_modules:
-        reasons = sorted({item.reason for item in plan.items if item.fate == Fate.SKIPPED})
+    experts = fates.expert_ranks
+    if not ranks and not experts and not fates.whole_modules:
+        reasons = sorted({item.reason for item in fates.items if item.fate == Fate.SKIPPED})
         raise InputError(f"Nothing is left to write: {'; '.join(reasons)}. Relax the filters or the rule.")
     if not ranks and not experts:
-        ranks = {_carrier(plan, model): 1}
+        ranks = {_carrier(fates, model): 1}
     every = [*ranks.values(), *experts.values()]
-    common = max(every, default=1) if plan.profile == Profile.PORTABLE else _most_common(every)
-    own = {} if plan.profile == Profile.PORTABLE else {**ranks, **experts}
+    common = max(every, default=1) if fates.profile == Profile.PORTABLE else _most_common(every)
+    own = {} if fates.profile == Profile.PORTABLE else {**ranks, **experts}
     pattern = {"^" + re.escape(name): rank for name, rank in sorted(own.items()) if rank != common}
-    whole = sorted(plan.whole_modules)
+    whole = sorted(fates.whole_modules)
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM" if type(model).__name__.endswith("ForCausalLM") else None,
@@ -44,7 +44,7 @@ def adapter_config(plan: Plan, base: Source, model: Any) -> dict[str, Any]:
         "alpha_pattern": dict(pattern),
         "modules_to_save": whole or None,
         "lora_bias": bool(biases),
-        "ensure_weight_tying": _peft_can_tie(plan, model),
+        "ensure_weight_tying": _peft_can_tie(fates, model),
         "inference_mode": True,
         "init_lora_weights": True,
         "use_rslora": False,
@@ -52,11 +52,11 @@ def adapter_config(plan: Plan, base: Source, model: Any) -> dict[str, Any]:
     }
 
 
-def _carrier(plan: Plan, model: Any) -> str:
+def _carrier(fates: Fates, model: Any) -> str:
     """A layer that gets factors of zeros, because PEFT loads no adapter without any."""
     homes = (Home.LINEAR, Home.CONV1D)
-    layers = {item.module for item in plan.items if item.slot and item.slot.home in homes}
-    layers -= plan.whole_modules
+    layers = {item.module for item in fates.items if item.slot and item.slot.home in homes}
+    layers -= fates.whole_modules
     if not layers:
         raise InputError("Only whole modules changed and no linear layer is left for PEFT to adapt.")
     return min(layers, key=lambda name: (model.get_submodule(name).weight.numel(), name))
@@ -66,12 +66,12 @@ def _most_common(ranks: list[int]) -> int:
     return Counter(ranks).most_common(1)[0][0] if ranks else 1
 
 
-def _peft_can_tie(plan: Plan, model: Any) -> bool:
+def _peft_can_tie(fates: Fates, model: Any) -> bool:
     """Whether PEFT can tie one plain output layer to the saved embedding; else each has a copy of its own."""
-    modules = {alias.rpartition(".")[0] for alias in plan.ties}
+    modules = {alias.rpartition(".")[0] for alias in fates.ties}
     if len(modules) != 1:
         return False
     (head,) = modules
     plain = all(not name.endswith("bias") for name, _ in model.get_submodule(head).named_parameters())
-    names = {name.rpartition(".")[2] for name in plan.whole_modules}
+    names = {name.rpartition(".")[2] for name in fates.whole_modules}
     return plain and bool(names & {"embed_tokens", "lm_head"})

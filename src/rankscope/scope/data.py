@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from rankscope.checkpoints import Source
-from rankscope.checkpoints.modules import import_transformers
+from rankscope.checkpoints.modules import import_extra
 from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.core import InputError
 
@@ -79,7 +79,7 @@ def _is_token(item: Any) -> bool:
 def _tokenised(file: Path, source: Source) -> Tensor:
     """Rows of equal length from a text; the tokens of a last row that is not full are left out."""
     text = file.read_text(encoding="utf-8")
-    transformers = import_transformers()
+    transformers = import_extra("transformers")
     remedy = f"{source.label} holds no tokenizer that loads. Give token ids instead. {ACCEPTED}."
     if source.folder is None or not tokenizer_files(source.folder):
         raise InputError(remedy)

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -15,8 +14,8 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Source
-from rankscope.checkpoints.modules import model_class
-from rankscope.core import InputError, RankscopeError
+from rankscope.checkpoints.modules import import_extra, model_class
+from rankscope.core import RankscopeError
 from rankscope.core.streams import stream
 
 
@@ -40,15 +39,6 @@ class Fidelity:
         )
 
 
-def import_peft() -> ModuleType:
-    """The peft library, or the remedy where it is missing."""
-    try:
-        import peft
-    except ImportError:
-        raise InputError("Adapters need the extra 'models': pip install 'rankscope[models]'.") from None
-    return peft
-
-
 def measure_fidelity(
     base: Source, tuned: Source, adapter: Path, batch: Mapping[str, Tensor] | None = None
 ) -> Fidelity:
@@ -69,7 +59,7 @@ def measure_fidelity(
         # said of fused experts, whose patterns do match: every weight is measured below
         warnings.filterwarnings("ignore", message=".*did not match any targeted module.*")
         try:
-            adapted = import_peft().PeftModel.from_pretrained(start, str(adapter)).eval()
+            adapted = import_extra("peft").PeftModel.from_pretrained(start, str(adapter)).eval()
         except (UserWarning, RuntimeError, ValueError, KeyError) as error:
             first = str(error).strip().splitlines()[0]
             raise RankscopeError(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.checkpoints import AttentionBlock, AttentionWeights, Layout, open_checkpoint
-from rankscope.checkpoints.view import Model
+from rankscope.checkpoints import AttentionBlock, AttentionWeights, open_checkpoint
+from rankscope.checkpoints.view import Model, Opening
 from rankscope.core import InputError
 from rankscope.linalg.factored import Factored
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
@@ -72,16 +72,11 @@ def measure_heads(
     model: Model,
     *,
     offset: int | None = None,
-    architecture: str | Layout | None = None,
-    heads: int | None = None,
-    config: Mapping[str, Any] | None = None,
-    revision: str | None = None,
     device: str | torch.device = "cpu",
+    **opening: Unpack[Opening],
 ) -> HeadScope:
     """The ranks of every head's QK and OV; with `offset`, of QK for a query that far after its key."""
-    checkpoint = open_checkpoint(
-        model, architecture=architecture, heads=heads, config=config, revision=revision
-    )
+    checkpoint = open_checkpoint(model, **opening)
     rows: list[dict[str, Any]] = []
     spectra: dict[str, dict[str, Tensor]] = {}
     cosines: dict[str, dict[str, Tensor]] = {}

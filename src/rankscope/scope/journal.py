@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankscope.core import InputError
+from rankscope.core import InputError, plain_errors
 from rankscope.core.files import write_atomic
 
+ROOM = "Give a folder with room to write in."
 Entry = tuple[dict[str, Any], Tensor | None]
 
 
@@ -31,7 +30,7 @@ class Journal:
         """The journal in `path`, which must have been begun for the same inputs."""
         folder = Path(path)
         digest = hashlib.sha256(fingerprint.encode()).hexdigest()
-        with _plain_errors(folder):
+        with plain_errors(folder, ROOM):
             stamp = folder / "inputs"
             if stamp.exists() and stamp.read_text() != digest:
                 raise InputError(f"{folder} holds the measurements of other models. Give another folder.")
@@ -52,7 +51,7 @@ class Journal:
             row, values = entry
             content = {"key": key, "row": row, "values": None if values is None else values.tolist()}
             name = hashlib.sha256(key.encode()).hexdigest()[:24]
-            with _plain_errors(self.folder), write_atomic(self.folder / f"{name}.json") as draft:
+            with plain_errors(self.folder, ROOM), write_atomic(self.folder / f"{name}.json") as draft:
                 draft.write_text(json.dumps(content), encoding="utf-8")
 
     def recall(self, key: str) -> Entry:
@@ -66,11 +65,3 @@ class Journal:
             self.entries[content["key"]] = (content["row"], None if values is None else torch.tensor(values))
         except (ValueError, KeyError, TypeError):
             file.unlink()
-
-
-@contextmanager
-def _plain_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror}. Give a folder with room to write in.") from None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 import torch
@@ -14,20 +14,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from rankscope.checkpoints import Checkpoint, Layout, MlpBlock, open_checkpoint
-from rankscope.checkpoints.view import Model
+from rankscope.checkpoints.view import Model, Opening
 from rankscope.core import InputError
 from rankscope.core.streams import stream
+from rankscope.measure.neurons import Order, knee, path_magnitudes, pruned_mask
 from rankscope.scope.heads import products
 
-Batch = Mapping[str, Tensor]
-
-
-class Order(StrEnum):
-    """Which neurons go first."""
-
-    SMALLEST = "smallest first"
-    LARGEST = "largest first"
-    RANDOM = "random"
+ModelInputs = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -50,22 +43,15 @@ class NeuronScope:
 
 
 def measure_neurons(
-    model: Model,
-    *,
-    architecture: str | Layout | None = None,
-    heads: int | None = None,
-    config: Mapping[str, Any] | None = None,
-    revision: str | None = None,
-    device: str | torch.device = "cpu",
+    model: Model, *, device: str | torch.device = "cpu", **opening: Unpack[Opening]
 ) -> NeuronScope:
     """The magnitude of every MLP neuron and every attention head."""
-    checkpoint = open_checkpoint(
-        model, architecture=architecture, heads=heads, config=config, revision=revision
-    )
+    checkpoint = open_checkpoint(model, **opening)
     if not checkpoint.mlps:
         raise InputError(
             f"{checkpoint.source.label}: no MLP block of the layout {checkpoint.layout.name!r}. "
-            "Say where they are with a layout that has mlps: architecture=Layout(...), or a JSON file with --map."
+            "Say where they are with a layout that has mlps: architecture=Layout(...).",
+            argument="architecture",
         )
     neurons = pd.concat([_neuron_rows(block, device) for block in checkpoint.mlps], ignore_index=True)
     by_head = head_magnitudes(checkpoint, device)
@@ -88,16 +74,10 @@ def measure_neurons(
 def neuron_magnitudes(
     block: MlpBlock, device: str | torch.device | None = None
 ) -> Float[Tensor, "part hidden"]:
-    """The norms of what each neuron reads and writes, and their product, which rescaling does not move.
-
-    A gated neuron reads through two rows; its incoming norm is that of both together.
-    """
+    """`path_magnitudes` of a block."""
     weights = block.load()
-    incoming = weights.w_up.to(device).square().sum(1)
-    if weights.w_gate is not None:
-        incoming = incoming + weights.w_gate.to(device).square().sum(1)
-    incoming, outgoing = incoming.sqrt(), weights.w_down.to(device).norm(dim=0)
-    return torch.stack([incoming, outgoing, incoming * outgoing])
+    reads = [rows.to(device) for rows in (weights.w_up, weights.w_gate) if rows is not None]
+    return path_magnitudes(reads, weights.w_down.to(device))
 
 
 def head_magnitudes(checkpoint: Checkpoint, device: str | torch.device = "cpu") -> pd.DataFrame:
@@ -113,24 +93,9 @@ def head_magnitudes(checkpoint: Checkpoint, device: str | torch.device = "cpu") 
     return pd.DataFrame(rows)
 
 
-def knee(values: Float[Tensor, " value"]) -> float:
-    """The share of values below the knee of their sorted curve: where it is farthest under its chord.
-
-    >>> knee(torch.tensor([0.0] * 60 + [float(v) for v in range(1, 41)]))
-    0.6
-    """
-    ordered = values.double().sort().values
-    if len(ordered) < 3 or float(ordered[-1] - ordered[0]) == 0.0:
-        return 0.0
-    height = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
-    along = torch.linspace(0, 1, len(ordered), dtype=torch.float64)
-    place = int((along - height).argmax())
-    return (place + 1) / len(ordered) if place else 0.0
-
-
 def pruning_curves(
     model: nn.Module,
-    batches: Sequence[Batch],
+    batches: Sequence[ModelInputs],
     *,
     fractions: Iterable[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     orders: Iterable[Order] = tuple(Order),
@@ -161,23 +126,16 @@ def silence(
     parameters = dict(copied.named_parameters())
     with torch.no_grad():
         for block in open_checkpoint(model, architecture=architecture).mlps:
-            ranked = ranking(block, order, seed)
-            gone = ranked[: int(fraction * len(ranked))]
+            size = neuron_magnitudes(block)[2]
+            turns = torch.randperm(len(size), generator=stream(seed, block.name, block.expert or 0)).argsort()
+            gone = pruned_mask(size, fraction, order, chance=turns, rounding=math.floor)
             down: Tensor = parameters[block.weights["down"]]
             down = down[block.expert] if block.layout.stacked_experts else down
             (down if block.layout.transposed else down.T)[gone] = 0
     return copied
 
 
-def ranking(block: MlpBlock, order: Order, seed: int = 0) -> Tensor:
-    """A block's neurons in the order in which they go."""
-    magnitude = neuron_magnitudes(block)[2]
-    if order == Order.RANDOM:
-        return torch.randperm(len(magnitude), generator=stream(seed, block.name, block.expert or 0))
-    return magnitude.argsort(descending=order == Order.LARGEST, stable=True)
-
-
-def mean_loss(model: Any, batches: Sequence[Batch]) -> float:
+def mean_loss(model: Any, batches: Sequence[ModelInputs]) -> float:
     """The mean loss over batches, on the model's device; a language model's labels are its tokens if none are given."""
     if not batches:
         raise InputError("No batches: give at least one to measure a loss on.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import shutil
 import time
 from collections.abc import Sequence
@@ -17,9 +18,10 @@ from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_so
 from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
+from rankscope.measure.neurons import Order, pruned_mask
 from rankscope.scope.adapter import refuse_existing, written_whole
 from rankscope.scope.fidelity import load_model
-from rankscope.scope.neurons import Batch, Order, head_magnitudes, mean_loss, ranking
+from rankscope.scope.neurons import ModelInputs, head_magnitudes, mean_loss, neuron_magnitudes
 
 WIDTH_MULTIPLE = 8
 PASSES = 3
@@ -41,7 +43,7 @@ def prune_model(
     *,
     neurons: float = 0.0,
     heads: float = 0.0,
-    batches: Sequence[Batch] = (),
+    batches: Sequence[ModelInputs] = (),
     revision: str | None = None,
     device: str | torch.device = "cpu",
 ) -> Pruned:
@@ -96,15 +98,16 @@ def smaller_model(model: Any, *, neurons: float = 0.0, heads: float = 0.0) -> An
 def _prune_neurons(checkpoint: Checkpoint, state: dict[str, Tensor], settings: Any, share: float) -> None:
     stacked: dict[str, list[Tensor]] = {}
     for block in checkpoint.mlps:
-        ranked = ranking(block, Order.SMALLEST)
-        kept = ranked[len(ranked) - kept_width(len(ranked), share) :].sort().values
+        size = neuron_magnitudes(block)[2]
+        gone = pruned_mask(size, 1 - kept_width(len(size), share) / len(size), Order.SMALLEST)
+        kept = (~gone).nonzero()[:, 0]
         setattr(settings, block.layout.hidden, len(kept))
         for role, name in (*block.weights.items(), *block.biases.items()):
             if role == "down" and name in block.biases.values():
                 continue
             value = checkpoint.source.read(name)
             value = value[block.expert] if block.layout.stacked_experts else value
-            cut = value.index_select(_side(block, role, value), _index(role, kept, len(ranked)))
+            cut = value.index_select(_side(block, role, value), _index(role, kept, len(size)))
             if block.layout.stacked_experts:
                 stacked.setdefault(name, []).append(cut)
             else:
@@ -138,8 +141,8 @@ def _prune_groups(checkpoint: Checkpoint, state: dict[str, Tensor], settings: An
     for block in checkpoint.attention:
         own = magnitudes[(magnitudes["stack"] == block.stack) & (magnitudes["layer"] == block.layer)]
         energy = own["magnitude"].pow(2).groupby(own["group"]).sum()
-        ranked = torch.tensor(energy.to_numpy()).argsort(stable=True)
-        kept = ranked[int(share * block.groups) :].sort().values
+        gone = pruned_mask(torch.tensor(energy.to_numpy()), share, Order.SMALLEST, rounding=math.floor)
+        kept = (~gone).nonzero()[:, 0]
         rows = block.rows(kept)
         for role, name in block.weights.items():
             columns = (role == "o") != block.layout.transposed
@@ -157,7 +160,7 @@ def _parameters(model: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _seconds_per_batch(pair: tuple[Any, Any], batches: Sequence[Batch]) -> tuple[float, float]:
+def _seconds_per_batch(pair: tuple[Any, Any], batches: Sequence[ModelInputs]) -> tuple[float, float]:
     """The fastest of a few passes, the two models in turn, so that neither has the machine to itself."""
     passes = []
     for _ in range(PASSES):

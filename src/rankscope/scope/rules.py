@@ -7,6 +7,7 @@ import math
 import pandas as pd
 import torch
 
+from rankscope.checkpoints import open_source
 from rankscope.core import InputError
 from rankscope.linalg.spectrum import energy_rank
 from rankscope.scope.updates import UpdateScope
@@ -17,7 +18,7 @@ RULES = "energy@SHARE (such as energy@0.95), signal, gavish-donoho, rank=N, budg
 def ranks_by(scope: UpdateScope, rule: str, *, max_rank: int | None = None) -> dict[str, int]:
     """The rank that `rule` asks for in every matrix that changed; 0 where it asks for none."""
     if max_rank is not None and max_rank < 1:
-        raise InputError(f"max-rank={max_rank}: an adapter has rank 1 at least.")
+        raise InputError(f"max_rank={max_rank}: an adapter has rank 1 at least.", argument="max_rank")
     ranks = _uncapped(scope, rule)
     return {name: rank if max_rank is None else min(rank, max_rank) for name, rank in ranks.items()}
 
@@ -25,7 +26,9 @@ def ranks_by(scope: UpdateScope, rule: str, *, max_rank: int | None = None) -> d
 def check_rule(rule: str, *, max_rank: int | None = None) -> None:
     """Refuse what `ranks_by` would refuse, before anything is measured."""
     row = {"name": "any", "shape": "0 × 0", "signal_rank": 1, "gavish_donoho_rank": 1}
-    ranks_by(UpdateScope(pd.DataFrame([row]), {}, {"any": torch.ones(1)}), rule, max_rank=max_rank)
+    spectra = {"any": torch.ones(1)}
+    any_model = open_source(spectra)
+    ranks_by(UpdateScope(any_model, any_model, (), pd.DataFrame([row]), {}, spectra), rule, max_rank=max_rank)
 
 
 def compare_rules(scope: UpdateScope, *, budget: int | None = None) -> pd.DataFrame:
@@ -75,13 +78,15 @@ def _uncapped(scope: UpdateScope, rule: str) -> dict[str, int]:
     if name == "budget" and number.isdigit():
         shared = _affordable(scope, int(number))
         return {key: min(shared, len(values)) for key, values in spectra.items()}
-    raise InputError(f"No rule {rule!r}. Known: {RULES}.")
+    raise InputError(f"No rule {rule!r}. Known: {RULES}.", argument="rule")
 
 
 def _affordable(scope: UpdateScope, budget: int) -> int:
     sides = sum(_sides(scope).values())
     if sides and budget < sides:
-        raise InputError(f"budget={budget}: rank 1 on every matrix takes {sides} parameters. Raise it.")
+        raise InputError(
+            f"budget={budget}: rank 1 on every matrix takes {sides} parameters. Raise it.", argument="budget"
+        )
     longest = max((len(values) for values in scope.spectra.values()), default=0)
     affordable = [rank for rank in range(1, longest + 1) if adapter_parameters(scope, rank) <= budget]
     return max(affordable, default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,11 @@ from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
-from rankscope.linalg.noise import gavish_donoho_rank, signal_rank, stored_precision, update_noise
-from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
+from rankscope.linalg.noise import stored_precision, update_noise
+from rankscope.measure.updates import ENERGIES, measured_ranks
 from rankscope.scope.journal import Journal
 
-ENERGIES = (0.90, 0.95, 0.99)
-Progress = Callable[[str, int, int], None]
+TensorProgress = Callable[[str, int, int], None]
 """told the tensor's name, how many are done and how many there are"""
 
 COLUMNS = (
@@ -46,7 +45,7 @@ _EMBEDDINGS = tuple(
 
 
 @dataclass(frozen=True)
-class Pair:
+class TensorPair:
     """One tensor in both checkpoints, or why it is not in both."""
 
     name: str
@@ -58,8 +57,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class UpdateScope:
-    """What was measured: a row per tensor, a summary, and the singular values of every matrix."""
+    """Two checkpoints and what was measured: a row per tensor, a summary, and the singular values of every matrix."""
 
+    base: Source
+    tuned: Source
+    pairs: Sequence[TensorPair]
     table: pd.DataFrame
     summary: Mapping[str, Any]
     spectra: Mapping[str, Tensor]
@@ -88,7 +90,7 @@ def measure_updates(
     revision: str | None = None,
     resume_path: str | Path | None = None,
     device: str | torch.device = "cpu",
-    progress: Progress | None = None,
+    progress: TensorProgress | None = None,
 ) -> UpdateScope:
     """The update of every tensor from `base_model` to `model`, one pair in memory at a time.
 
@@ -112,18 +114,19 @@ def measure_updates(
         if progress is not None:
             progress(key, done + 1, len(pairs))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return UpdateScope(table, summarise(table), spectra)
+    return UpdateScope(base, tuned, pairs, table, summarise(table), spectra)
 
 
 def pair_up(
     base: Source, tuned: Source, include_regex: str | None = None, exclude_regex: str | None = None
-) -> Iterator[Pair]:
+) -> Iterator[TensorPair]:
     """Every tensor of either checkpoint, with what can be done with it."""
-    include, exclude = _compiled(include_regex, "include"), _compiled(exclude_regex, "exclude")
+    include, exclude = _compiled(include_regex, "include_regex"), _compiled(exclude_regex, "exclude_regex")
     if include is not None and not any(include.search(name) for name in tuned.tensors):
         raise InputError(
-            f"include-regex {include_regex!r} matches no tensor of {tuned.label}. "
-            f"Names look like {next(iter(tuned.tensors))!r}."
+            f"include_regex={include_regex!r} matches no tensor of {tuned.label}. "
+            f"Names look like {next(iter(tuned.tensors))!r}.",
+            argument="include_regex",
         )
     if base.tensors.keys().isdisjoint(tuned.tensors):
         raise InputError(
@@ -134,31 +137,31 @@ def pair_up(
     for name, info in tuned.tensors.items():
         base_name = name if name in base.tensors else (embedding if _is_output_head(name) else None)
         if name in tuned.aliases:
-            yield Pair(name, "tied")
+            yield TensorPair(name, "tied")
         elif (include is not None and not include.search(name)) or (exclude and exclude.search(name)):
-            yield Pair(name, "unselected", base_name)
+            yield TensorPair(name, "unselected", base_name)
         elif info.dtype is None:
-            yield Pair(name, "not float", base_name)
+            yield TensorPair(name, "not float", base_name)
         elif base_name is None:
-            yield Pair(name, "added")
+            yield TensorPair(name, "added")
         elif base.info(base_name).shape != info.shape:
-            yield Pair(name, "resized", base_name)
+            yield TensorPair(name, "resized", base_name)
         elif ".experts." in name and len(info.shape) == 3:
-            yield from (Pair(name, "paired", base_name, expert) for expert in range(info.shape[0]))
+            yield from (TensorPair(name, "paired", base_name, expert) for expert in range(info.shape[0]))
         else:
-            yield Pair(name, "paired", base_name)
+            yield TensorPair(name, "paired", base_name)
     for name in base.tensors:
         tied_head = _is_output_head(name) and _tied_embedding(tuned) is not None
         if name not in tuned.tensors and name not in base.aliases and not tied_head:
-            yield Pair(name, "removed", name)
+            yield TensorPair(name, "removed", name)
 
 
-def row_name(pair: Pair) -> str:
+def row_name(pair: TensorPair) -> str:
     """The name of a pair's row: the tensor's, with the expert's number where experts are stacked."""
     return pair.name if pair.expert is None else f"{pair.name}[{pair.expert}]"
 
 
-def difference(base: Source, tuned: Source, pair: Pair) -> tuple[Tensor, Tensor]:
+def difference(base: Source, tuned: Source, pair: TensorPair) -> tuple[Tensor, Tensor]:
     """The base's tensor and the tuned one's, the rows that both have where the vocabulary was resized."""
     before, after = base.tensor(str(pair.base_name)), tuned.tensor(pair.name)
     if pair.expert is not None:
@@ -175,7 +178,7 @@ def difference(base: Source, tuned: Source, pair: Pair) -> tuple[Tensor, Tensor]
 
 
 def _measure(
-    base: Source, tuned: Source, pair: Pair, device: str | torch.device
+    base: Source, tuned: Source, pair: TensorPair, device: str | torch.device
 ) -> tuple[dict[str, Any], Tensor | None]:
     info = tuned.tensors.get(pair.name) or base.info(pair.name)
     row: dict[str, Any] = {
@@ -207,16 +210,8 @@ def _measure(
     if row["energy"] == 0:
         return row, None
     values = singular_values(update).cpu()
-    row |= {
-        "effective_rank": float(effective_rank(values)),
-        "stable_rank": float(stable_rank(values)),
-        **{f"energy@{share:.2f}": int(energy_rank(values, share)) for share in ENERGIES},
-        "signal_rank": signal_rank(values, noise),
-        "gavish_donoho_rank": gavish_donoho_rank(values, *update.shape),
-        "noise_edge": noise.edge(),
-        "largest": float(values[0]),
-    }
-    return row, values.float()
+    found = {"noise_edge": noise.edge(), "largest": float(values[0])}
+    return row | measured_ranks(values, noise) | found, values.float()
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
@@ -242,11 +237,13 @@ def _changed(status: str, energy: float) -> str:
     return "changed" if energy > 0 else "identical"
 
 
-def _compiled(pattern: str | None, which: str) -> re.Pattern[str] | None:
+def _compiled(pattern: str | None, argument: str) -> re.Pattern[str] | None:
     try:
         return None if pattern is None else re.compile(pattern)
     except re.error as error:
-        raise InputError(f"{which}-regex {pattern!r} is not a regular expression: {error}.") from None
+        raise InputError(
+            f"{argument}={pattern!r} is not a regular expression: {error}.", argument=argument
+        ) from None
 
 
 def _is_output_head(name: str) -> bool:
@@ -265,7 +262,7 @@ def fingerprint(base: Source, tuned: Source, filters: tuple[str | None, str | No
     stamps = []
     for source in (base, tuned):
         if source.folder is None:
-            raise InputError(f"resume-path needs models on disk; {source.label} is in memory.")
+            raise InputError(f"resume_path needs models on disk; {source.label} is in memory.")
         files = sorted(path for path in source.folder.iterdir() if path.is_file())
         stamps.append((source.label, [(path.name, path.stat().st_mtime_ns) for path in files]))
     return repr((stamps, filters))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rankscope.core import Config, InputError
 from rankscope.linalg.sphere import haar_frame, uniform_sphere
-from rankscope.tasks.source import Source, generator_of
+from rankscope.tasks.randomness import Randomness, generator_of
 
 
 class Target(Enum):
@@ -77,7 +77,9 @@ class NeighborsBatch:
     index: Int[Tensor, "sample query"]
 
 
-def sample(task: Neighbors, batch: int, source: Source, dtype: torch.dtype = torch.float32) -> NeighborsBatch:
+def sample(
+    task: Neighbors, batch: int, source: Randomness, dtype: torch.dtype = torch.float32
+) -> NeighborsBatch:
     """`batch` fresh samples."""
     generator = generator_of(source, "neighbors")
     points = _points(task, batch, generator, dtype)

@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from rankscope.core import Config
+from rankscope.linalg.weights import Weights
 from rankscope.training.schedule import warmup_cosine
-from rankscope.training.state import Checkpoint, State
+from rankscope.training.state import ResumeState, State
 
-Weights = dict[str, Tensor]
 Batch = TypeVar("Batch")
 
 
@@ -122,7 +122,7 @@ def adamw(
     *,
     steps: int | None = None,
     loss_scale: float = 1.0,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: ResumeState | None = None,
     tick: Callable[[], None] = lambda: None,
     kind: type[Step[Batch]] = Step,
 ) -> tuple[Weights, Float[Tensor, "step member"]]:

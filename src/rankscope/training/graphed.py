@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from rankscope.training.adamw import AdamW, Batch, Step, Weights
+from rankscope.linalg.weights import Weights
+from rankscope.training.adamw import AdamW, Batch, Step
 from rankscope.training.state import State
 
 WARM_UP = 3

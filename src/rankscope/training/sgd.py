@@ -10,8 +10,8 @@ from pydantic import Field
 from torch import Tensor
 
 from rankscope.core import Config
+from rankscope.linalg.weights import Weights
 
-Weights = dict[str, Tensor]
 Batch = TypeVar("Batch")
 
 

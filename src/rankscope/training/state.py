@@ -19,7 +19,7 @@ SHARE = 0.05
 
 
 @dataclass
-class Checkpoint:
+class ResumeState:
     """Writes a state every `seconds`, less often where that takes long, and reads the last one back.
 
     With seconds = 0 a state is written after every step.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 from rankscope.core import InputError
 from rankscope.core.streams import Split, stream
 from rankscope.papers.amsel2024.constructions.full_rank import full_rank_head
@@ -175,7 +175,7 @@ def test_what_the_constructions_refuse():
 
 def test_constructions_are_attention_layers():
     assert isinstance(full_rank_head(4), RankAttention)
-    assert full_rank_head(4, temperature=2.0).selection is Selection.SOFTMAX
+    assert full_rank_head(4, temperature=2.0).selection is Weighing.SOFTMAX
     assert isinstance(random_heads(4, 3, stream(0, "heads")).layer(), RankAttention)
 
 

@@ -27,7 +27,7 @@ from rankscope.papers.amsel2024.training import (
 from rankscope.theory.heads.rank_one import linear_error
 from rankscope.training.adamw import adamw
 from rankscope.training.precision import Precision
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 from tests.papers.laboratory import finish
 
 TRAINER = EncoderTrainer()
@@ -208,7 +208,7 @@ def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
 def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
     cells = stack()
     whole = [outcome.records for outcome in TRAINER.run(cells, Job())]
-    monkeypatch.setattr(training, "Checkpoint", lambda path: Checkpoint(path, seconds=0.0))
+    monkeypatch.setattr(training, "ResumeState", lambda path: ResumeState(path, seconds=0.0))
     steps = []
 
     def die():

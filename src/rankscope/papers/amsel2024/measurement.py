@@ -9,8 +9,9 @@ from torch import Tensor
 
 from rankscope.core.streams import Split
 from rankscope.ensembles import encoder as stacked_encoder
-from rankscope.ensembles.encoder import Positions, Weights, key_query_products
+from rankscope.ensembles.encoder import Positions, key_query_products
 from rankscope.lab.experiment import Scalar
+from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.training import EncoderCell, arranged, batch, squared_error
 from rankscope.tasks.neighbors import multiple_error
 

@@ -5,8 +5,9 @@ from collections.abc import Hashable, Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.ensembles.encoder import Encoder, Weights
+from rankscope.ensembles.encoder import Encoder
 from rankscope.lab import Job, Outcome, Trainer
+from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.measurement import records
 from rankscope.papers.amsel2024.training import EncoderCell, Recipe, train_group
 from rankscope.tasks.neighbors import Neighbors

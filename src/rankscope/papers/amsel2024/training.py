@@ -14,16 +14,17 @@ from torch.nn import functional
 from rankscope import kernels
 from rankscope.core.streams import Split, stream, stream_seed
 from rankscope.ensembles import encoder as stacked_encoder
-from rankscope.ensembles.encoder import Encoder, Leaves, Program, Weights
+from rankscope.ensembles.encoder import Encoder, Leaves, Program
 from rankscope.kernels.error import squared_error as fused_squared_error
 from rankscope.kernels.normals import normals
 from rankscope.kernels.small_attention import token_first
 from rankscope.lab import Cell, Job
+from rankscope.linalg.weights import Weights
 from rankscope.tasks.neighbors import Neighbors, exact_answer, mean_cosine, sample
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import GraphedStep
 from rankscope.training.precision import Precision
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 Arranged = tuple[Float[Tensor, "member dim position"], Float[Tensor, "member dim position"]]
 """Points and answers as the program wants them."""
@@ -94,7 +95,7 @@ def train_group(cells: Sequence[EncoderCell], job: Job) -> tuple[Weights, Float[
             settings=settings,
             steps=job.steps,
             loss_scale=train.precision.loss_scale,
-            checkpoint=None if job.state is None else Checkpoint(job.state),
+            checkpoint=None if job.state is None else ResumeState(job.state),
             tick=job.tick,
         )
     return stacked_encoder.weights_of(leaves), history

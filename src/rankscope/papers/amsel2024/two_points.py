@@ -16,15 +16,16 @@ from torch.nn import functional
 from rankscope import kernels
 from rankscope.core.streams import Split, stream, stream_seed
 from rankscope.ensembles import head_sum
-from rankscope.ensembles.head_sum import HeadSum, Weights
+from rankscope.ensembles.head_sum import HeadSum
 from rankscope.kernels.normals import normals
 from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.linalg.sphere import orthonormalized
+from rankscope.linalg.weights import Weights
 from rankscope.tasks.neighbors import Neighbors, NeighborsBatch, answered, sample
 from rankscope.theory.heads.lower_bound import error_floor
 from rankscope.training.adamw import AdamW, adamw
 from rankscope.training.graphed import GraphedStep
-from rankscope.training.state import Checkpoint
+from rankscope.training.state import ResumeState
 
 TEST_SAMPLES = 8192
 
@@ -52,7 +53,7 @@ class TwoPointsTrainer(Trainer[Neighbors, HeadSum, AdamW, Weights]):
             fit = partial(adamw, batch_at=_drawn_there(cells, train.batch, device), kind=GraphedStep)
         else:
             fit = partial(adamw, batch_at=lambda step: _batch(cells, train.batch, device, Split.TRAIN, step))
-        checkpoint = None if job.state is None else Checkpoint(job.state)
+        checkpoint = None if job.state is None else ResumeState(job.state)
         return fit(
             start, losses_of=_losses, settings=train, steps=job.steps, checkpoint=checkpoint, tick=job.tick
         )[0]

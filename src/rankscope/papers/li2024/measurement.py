@@ -11,10 +11,11 @@ from torch import Tensor
 
 from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as one_layer
-from rankscope.ensembles.patterns import TRAINED, Weights
+from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
 from rankscope.lab.tidy import MEASUREMENT
+from rankscope.linalg.weights import Weights
 from rankscope.measure.attention_mass import attention_mass
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
 from rankscope.measure.updates import alignment, update_factors, with_update_rank

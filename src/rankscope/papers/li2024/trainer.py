@@ -8,10 +8,11 @@ from torch import Tensor
 
 from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as one_layer
-from rankscope.ensembles.patterns import TRAINED, OneLayer, Weights
+from rankscope.ensembles.patterns import TRAINED, OneLayer
 from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.lab.experiment import ModelT
 from rankscope.lab.trainer import TrainedT
+from rankscope.linalg.weights import Weights
 from rankscope.measure.updates import alignment
 from rankscope.papers.li2024.measurement import Examiner, course_records
 from rankscope.tasks.patterns import CHUNK, PatternBatch, Patterns, batches, batches_of_set

@@ -14,10 +14,10 @@ from torch import Tensor
 from rankscope.core.streams import Split, stream
 from rankscope.ensembles import layered
 from rankscope.ensembles import patterns as one_layer
-from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
 from rankscope.lab.tidy import MEASUREMENT, WHOLE, Measured, Record, by_member
 from rankscope.linalg.spectrum import energy_rank
+from rankscope.linalg.weights import Weights
 from rankscope.measure import scores
 from rankscope.measure.neurons import Order, magnitudes, pruned_mask, two_groups
 from rankscope.measure.updates import update_factors, with_update_rank
@@ -141,7 +141,7 @@ class Examiner(HeldOut):
             name, count = (
                 (f"w_o/{layer}", model.hidden) if units == "neurons" else (f"w_v/{layer}", model.heads)
             )
-            size = scores.magnitude(scores.units(weights[name], count))
+            size = magnitudes(scores.units(weights[name], count))
             if order == "random":
                 drawn = [
                     torch.rand(size.shape[1], generator=stream(seed, "order", units, layer))

@@ -8,9 +8,9 @@ from torch import Tensor, stack
 
 from rankscope.ensembles import layered
 from rankscope.ensembles.layered import Layered
-from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.experiment import Scalar
+from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.trainer import PatternTrainer
 from rankscope.tasks.patterns import PatternBatch, Patterns
 from rankscope.training.sgd import Sgd, Trajectory

@@ -6,9 +6,10 @@ from pydantic import Field
 
 from rankscope.ensembles import adapters
 from rankscope.ensembles import patterns as many_class
-from rankscope.ensembles.patterns import ManyClass, Weights
+from rankscope.ensembles.patterns import ManyClass
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.tidy import MEASUREMENT, WHOLE
+from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.measurement import converged_step
 from rankscope.studies.relevant.measurement import Examiner
 from rankscope.studies.relevant.trainer import ClassTrainer

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 import torch
 
 from rankscope.core.streams import Split
-from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Experiment, Grid, Scale
+from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.measurement import Examiner
 from rankscope.papers.li2024.trainer import OneLayerCell, OneLayerTrainer
 from rankscope.studies.phases.maps import MAPS, PhaseMap

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from rankscope.core.streams import Split, stream
 from rankscope.ensembles import layered
-from rankscope.ensembles.patterns import Weights
 from rankscope.lab import Cell
 from rankscope.lab.tidy import MEASUREMENT, Measured, Record
+from rankscope.linalg.weights import Weights
 from rankscope.measure import scores
-from rankscope.measure.neurons import Order, pruned_mask
+from rankscope.measure.neurons import Order, magnitudes, pruned_mask
 from rankscope.papers.li2024.measurement import LIKE_FULL
 from rankscope.studies.depth.measurement import HeldOut
 from rankscope.tasks.patterns import PatternBatch, batches
@@ -112,7 +112,7 @@ class Examiner(HeldOut):
             own, before, by_hinge, by_output = (
                 scores.units(table[name], count) for table in (weights, self.start, hinge, output)
             )
-            size = scores.magnitude(own)
+            size = magnitudes(own)
             chance = [
                 torch.rand(count, generator=stream(seed, "order", units.value, layer)) for seed in self.seeds
             ]

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from rankscope.checkpoints.modules import import_transformers
+from rankscope.checkpoints.modules import import_extra
 from rankscope.core import Config
 from rankscope.core.streams import stream
 from rankscope.studies.real.training import (
@@ -93,7 +93,7 @@ def _random(model: SmallVit, seed: int) -> Any:
 
     From the library's own start, at 0.02, so short a training gets nowhere with some seeds.
     """
-    transformers = import_transformers()
+    transformers = import_extra("transformers")
     config = transformers.ViTConfig(
         image_size=8,
         patch_size=PATCH,

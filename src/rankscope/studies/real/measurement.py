@@ -14,12 +14,11 @@ from rankscope.lab import Outcome
 from rankscope.lab.experiment import Scalar
 from rankscope.lab.tidy import MEASUREMENT, WHOLE, Record
 from rankscope.linalg.decompose import TopFactors, top_factors
-from rankscope.measure.neurons import magnitudes, two_groups
-from rankscope.scope.neurons import Order, silence
+from rankscope.linalg.weights import Weights
+from rankscope.measure.neurons import Order, magnitudes, two_groups
+from rankscope.scope.neurons import silence
 from rankscope.scope.updates import measure_updates
 from rankscope.studies.real.training import Batch, Classifier
-
-Weights = dict[str, Tensor]
 
 RANKS = (0, 1, 2, 4, 8, 32)
 """Ranks kept of every update; 0 is the encoder as it was, under the trained head."""

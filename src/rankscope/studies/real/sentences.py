@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from rankscope.checkpoints import open_source
-from rankscope.checkpoints.modules import import_transformers
+from rankscope.checkpoints.modules import import_extra
 from rankscope.core import Config
 from rankscope.core.streams import stream
 from rankscope.studies.real.assets import model_folder, reviews
@@ -93,7 +93,7 @@ def padded(sentences: Sequence[Sentence], device: str) -> Batch:
 @cache
 def _published(layers: int) -> Any:
     """Built from its configuration and filled from its file: no state of the library is touched, so threads may."""
-    transformers = import_transformers()
+    transformers = import_extra("transformers")
     folder = model_folder()
     assert folder is not None
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))

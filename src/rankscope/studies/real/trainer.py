@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from rankscope.core import Config
 from rankscope.lab import Cell, Job, Outcome, Trainer
-from rankscope.studies.real.measurement import EVALUATIONS, Weights, examine
+from rankscope.linalg.weights import Weights
+from rankscope.studies.real.measurement import EVALUATIONS, examine
 from rankscope.studies.real.training import Batch, Classifier, FineTune, Trial, fine_tune
 
 Prepare = Callable[[Any, Any, FineTune, int, str], Trial]

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from rankscope.core.streams import Split
 from rankscope.ensembles import patterns as many_class
-from rankscope.ensembles.patterns import TRAINED, Weights
+from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell
 from rankscope.lab.tidy import MEASUREMENT, WHOLE, Measured, Record, by_member
+from rankscope.linalg.decompose import Factors
 from rankscope.linalg.spectrum import effective_rank, energy_rank
-from rankscope.linalg.truncation import Factors
+from rankscope.linalg.weights import Weights
 from rankscope.measure.neurons import magnitudes, two_groups
 from rankscope.measure.updates import update_factors, with_update_rank
 from rankscope.papers.li2024.measurement import LETTERS, TEST_SAMPLES, converged_step

@@ -6,9 +6,10 @@ from typing import TypeVar
 from torch import Tensor
 
 from rankscope.ensembles import patterns as many_class
-from rankscope.ensembles.patterns import ManyClass, Weights
+from rankscope.ensembles.patterns import ManyClass
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.trainer import TrainedT
+from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.trainer import PatternTrainer, one_layer_key
 from rankscope.studies.relevant.measurement import Examiner
 from rankscope.tasks.patterns import PatternBatch, Patterns

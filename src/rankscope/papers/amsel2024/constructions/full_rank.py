@@ -3,7 +3,7 @@
 import torch
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 from rankscope.core import InputError
 from rankscope.tasks.neighbors import Target
 
@@ -28,7 +28,7 @@ def full_rank_head(
         rank=dim,
         bias=False,
         batch_first=True,
-        selection=Selection.HARDMAX if sharp else Selection.SOFTMAX,
+        selection=Weighing.HARDMAX if sharp else Weighing.SOFTMAX,
         scale=1.0 if temperature is None else temperature,
         dtype=dtype,
     )

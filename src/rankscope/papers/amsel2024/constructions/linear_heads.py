@@ -12,7 +12,7 @@ import math
 import torch
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 from rankscope.core import InputError
 from rankscope.papers.amsel2024.constructions.weighted_heads import weighted_heads
 from rankscope.theory.heads.counting import heads_of_budget
@@ -40,4 +40,4 @@ def linear_heads(
     values = gain * signs + (1 - gain * signs.sum()) / heads
     scores = math.sqrt(2 * dim * sign_energy(dim, 1)) / (budget * values)  # E₁ = d (E|t|)², so 2κ = √(2 d E₁)
     blocks = torch.eye(dim, dtype=dtype).repeat(budget, 1)
-    return weighted_heads(scores.repeat_interleave(rank)[:, None] * blocks, blocks, values, Selection.SOFTMAX)
+    return weighted_heads(scores.repeat_interleave(rank)[:, None] * blocks, blocks, values, Weighing.SOFTMAX)

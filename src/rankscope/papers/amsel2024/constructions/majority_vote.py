@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 from rankscope.core import InputError
 from rankscope.linalg.sphere import uniform_sphere
 
@@ -58,7 +58,7 @@ def _check_odd(heads: int) -> None:
 def _rank_one_layer(dim: int, heads: int, dtype: torch.dtype) -> RankAttention:
     """All weights zero, to be written into."""
     layer = RankAttention(
-        dim, heads, rank=1, bias=False, batch_first=True, selection=Selection.HARDMAX, dtype=dtype
+        dim, heads, rank=1, bias=False, batch_first=True, selection=Weighing.HARDMAX, dtype=dtype
     )
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 from rankscope.core import InputError
 from rankscope.papers.amsel2024.constructions.weighted_heads import weighted_heads
 from rankscope.papers.amsel2024.random_features.agreement import target_agreement
@@ -45,7 +45,7 @@ class RandomHeads:
 
     def layer(self) -> RankAttention:
         """The heads as one attention layer: `layer(queries, points, points)[0]` is the answer."""
-        return weighted_heads(self.q, self.k, self.weights, Selection.HARDMAX)
+        return weighted_heads(self.q, self.k, self.weights, Weighing.HARDMAX)
 
 
 def random_heads(dim: int, heads: int, generator: torch.Generator) -> RandomHeads:

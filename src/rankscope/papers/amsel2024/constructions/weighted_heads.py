@@ -5,16 +5,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.attention.layer import RankAttention
-from rankscope.attention.selection import Selection
+from rankscope.attention.weighing import Weighing
 
 
 def weighted_heads(
     q: Float[Tensor, "row dim"],
     k: Float[Tensor, "row dim"],
     values: Float[Tensor, " head"],
-    selection: Selection,
+    selection: Weighing,
 ) -> RankAttention:
-    """Σ_h v_h X select(Xᵀ K_hᵀ Q_h y), K_h and Q_h being `rank` rows each of k and q.
+    """Σ_h v_h X weigh(Xᵀ K_hᵀ Q_h y), K_h and Q_h being `rank` rows each of k and q.
 
     Call it as attention over the points: `layer(queries, points, points)[0]` is the answer.
     """

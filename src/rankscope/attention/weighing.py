@@ -1,31 +1,32 @@
 """From scores to attention weights: softmax or hardmax over the tokens a query may see."""
 
 from enum import Enum
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-class Selection(Enum):
+class Weighing(Enum):
     """How a head turns scores into weights: a share for every token, or all weight on the best."""
 
     SOFTMAX = "softmax"
     HARDMAX = "hardmax"
 
 
-def select(
+def weigh(
     scores: Float[Tensor, "*batch query key"],
     mask: Bool[Tensor, "*#batch #query #key"] | Float[Tensor, "*#batch #query #key"] | None,
-    selection: Selection,
+    weighing: Weighing,
 ) -> Float[Tensor, "*batch query key"]:
     """Weights over the keys. A query that may see no key gets weight 0 on all of them, never NaN."""
-    weigh = _softmax if selection is Selection.SOFTMAX else hardmax
+    shares = partial(torch.softmax, dim=-1) if weighing is Weighing.SOFTMAX else hardmax
     if mask is None or scores.shape[-1] == 0:
-        return weigh(scores)
+        return shares(scores)
     scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     blind = scores.amax(-1, keepdim=True) == -torch.inf
-    return weigh(scores.masked_fill(blind, 0.0)).masked_fill(blind, 0.0)
+    return shares(scores.masked_fill(blind, 0.0)).masked_fill(blind, 0.0)
 
 
 def hardmax(scores: Float[Tensor, "*batch key"]) -> Float[Tensor, "*batch key"]:
@@ -41,7 +42,3 @@ def hardmax(scores: Float[Tensor, "*batch key"]) -> Float[Tensor, "*batch key"]:
         return scores
     best = (scores == scores.amax(-1, keepdim=True)).to(scores.dtype)
     return best / best.sum(-1, keepdim=True)
-
-
-def _softmax(scores: Tensor) -> Tensor:
-    return scores.softmax(-1)

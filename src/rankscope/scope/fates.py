@@ -10,9 +10,8 @@ from enum import StrEnum
 import pandas as pd
 from torch import nn
 
-from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import Home, Slot, find_slots, tied_parameters
-from rankscope.scope.updates import Pair, UpdateScope, pair_up, row_name
+from rankscope.scope.updates import TensorPair, UpdateScope, row_name
 
 
 class Profile(StrEnum):
@@ -34,10 +33,10 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Item:
+class TensorFate:
     """One tensor (one expert's, where experts are stacked) and its fate."""
 
-    pair: Pair
+    pair: TensorPair
     slot: Slot | None
     energy: float
     fate: Fate
@@ -68,10 +67,10 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Fates:
     """The fate of every tensor."""
 
-    items: tuple[Item, ...]
+    items: tuple[TensorFate, ...]
     profile: Profile
     ties: Mapping[str, str] = field(default_factory=dict)
     """tied parameters that must move with the one they are tied to"""
@@ -117,7 +116,7 @@ class Plan:
         return _whole_modules(self.items) | {alias.rpartition(".")[0] for alias in self.ties}
 
     @property
-    def lora_biases(self) -> list[Item]:
+    def lora_biases(self) -> list[TensorFate]:
         """The biases that travel with the factors of their layer."""
         whole = self.whole_modules
         return [
@@ -127,7 +126,7 @@ class Plan:
         ]
 
     @property
-    def lost(self) -> list[Item]:
+    def lost(self) -> list[TensorFate]:
         """The changes that are left out though neither a filter nor the rule asked for it."""
         skipped = [item for item in self.items if item.fate == Fate.SKIPPED and item.energy > 0]
         return [item for item in skipped if item.pair.status != "unselected" and item.reason != _RANK_ZERO]
@@ -143,42 +142,36 @@ class Plan:
             ranks[name] = max(rank, ranks.get(name, 0))
         return ranks
 
-    def having(self, fate: Fate, *homes: Home) -> list[Item]:
+    def having(self, fate: Fate, *homes: Home) -> list[TensorFate]:
         """The items with this fate that live in one of these homes."""
         return [item for item in self.items if item.fate == fate and item.slot and item.slot.home in homes]
 
 
-def plan_adapter(
-    base: Source,
-    tuned: Source,
+def decide_fates(
     scope: UpdateScope,
     ranks: Mapping[str, int],
     *,
     model: nn.Module,
     profile: Profile,
-    include_regex: str | None = None,
-    exclude_regex: str | None = None,
-) -> Plan:
+) -> Fates:
     """Decide every tensor's fate for an adapter on `model`, the base."""
-    slots = find_slots(tuned, model) | {
-        name: slot for name, slot in find_slots(base, model).items() if name not in tuned.tensors
-    }
+    slots = find_slots(scope.base, model) | find_slots(scope.tuned, model)
     rows = scope.table.set_index("name")
     energies = rows["energy"].fillna(0.0)
     statuses = rows["status"]
     items = []
-    for pair in pair_up(base, tuned, include_regex, exclude_regex):
+    for pair in scope.pairs:
         name = row_name(pair)
-        item = Item(pair, slots[pair.name], float(energies[name]), Fate.SKIPPED)
+        item = TensorFate(pair, slots[pair.name], float(energies[name]), Fate.SKIPPED)
         items.append(_decide(item, str(statuses[name]), scope, ranks, profile))
     if profile == Profile.PORTABLE:
-        return Plan(tuple(items), profile)
+        return Fates(tuple(items), profile)
     ties = _moving_ties(items, tied_parameters(model))
     items = [_carried_by_tie(item, ties) for item in items]
-    return Plan(tuple(_consistent(items)), profile, ties)
+    return Fates(tuple(_consistent(items)), profile, ties)
 
 
-def _moving_ties(items: list[Item], tied: Mapping[str, str]) -> dict[str, str]:
+def _moving_ties(items: list[TensorFate], tied: Mapping[str, str]) -> dict[str, str]:
     """The ties of every module tied to something that changed, unless the tuned model untied it."""
     own = {item.parameter for item in items if item.pair.status != "tied"}
     tied = {alias: source for alias, source in tied.items() if alias not in own}
@@ -187,7 +180,7 @@ def _moving_ties(items: list[Item], tied: Mapping[str, str]) -> dict[str, str]:
     return {alias: source for alias, source in tied.items() if alias.rpartition(".")[0] in moving}
 
 
-def _carried_by_tie(item: Item, ties: Mapping[str, str]) -> Item:
+def _carried_by_tie(item: TensorFate, ties: Mapping[str, str]) -> TensorFate:
     if item.fate == Fate.SKIPPED and item.energy > 0 and item.parameter in ties.values():
         return replace(item, fate=Fate.WHOLE, kept=item.energy, reason="in the module it is tied to")
     return item
@@ -202,7 +195,9 @@ _NOT_IN_BOTH = {
 }
 
 
-def _decide(item: Item, status: str, scope: UpdateScope, ranks: Mapping[str, int], profile: Profile) -> Item:
+def _decide(
+    item: TensorFate, status: str, scope: UpdateScope, ranks: Mapping[str, int], profile: Profile
+) -> TensorFate:
     if status in ("identical", "tied"):
         return replace(item, fate=Fate.UNCHANGED, reason=status)
     slot = item.slot
@@ -221,7 +216,7 @@ def _decide(item: Item, status: str, scope: UpdateScope, ranks: Mapping[str, int
     return replace(item, fate=Fate.WHOLE, kept=item.energy)
 
 
-def _decomposed(item: Item, scope: UpdateScope, rank: int, profile: Profile) -> Item:
+def _decomposed(item: TensorFate, scope: UpdateScope, rank: int, profile: Profile) -> TensorFate:
     if profile == Profile.PORTABLE and item.slot is not None and item.slot.home == Home.EXPERTS:
         return replace(item, reason="a portable adapter holds no experts")
     if rank == 0:
@@ -230,14 +225,14 @@ def _decomposed(item: Item, scope: UpdateScope, rank: int, profile: Profile) -> 
     return replace(item, fate=Fate.DECOMPOSED, rank=rank, kept=float(values[:rank].square().sum()))
 
 
-def _consistent(items: list[Item]) -> list[Item]:
+def _consistent(items: list[TensorFate]) -> list[TensorFate]:
     """Settle what PEFT does not hold together: parts of a module kept whole, biases beside experts."""
     whole = _whole_modules(items)
     experts = any(item.fate == Fate.DECOMPOSED and item.expert is not None for item in items)
     return [_settled(item, whole, experts) for item in items]
 
 
-def _settled(item: Item, whole: set[str], experts: bool) -> Item:
+def _settled(item: TensorFate, whole: set[str], experts: bool) -> TensorFate:
     if item.fate == Fate.DECOMPOSED and item.module in whole:
         return replace(item, fate=Fate.WHOLE, rank=0, kept=item.energy)
     if item.fate == Fate.WHOLE and item.is_bias and experts and item.module not in whole:
@@ -245,6 +240,6 @@ def _settled(item: Item, whole: set[str], experts: bool) -> Item:
     return item
 
 
-def _whole_modules(items: Iterable[Item]) -> set[str]:
+def _whole_modules(items: Iterable[TensorFate]) -> set[str]:
     whole = [item for item in items if item.fate == Fate.WHOLE and not item.is_bias]
     return {item.module for item in whole if item.slot and item.slot.home != Home.BARE}

@@ -5,11 +5,11 @@ import torch
 from rankscope.core import InputError
 from rankscope.core.streams import Split, stream
 
-Source = torch.Generator | tuple[int, Split, int]
+Randomness = torch.Generator | tuple[int, Split, int]
 """A generator, or (seed, split, step): the same batch for the same three, whatever was drawn before."""
 
 
-def generator_of(source: Source, name: str) -> torch.Generator:
+def generator_of(source: Randomness, name: str) -> torch.Generator:
     """The generator itself, or the one at (seed, split, step) of the stream `name`, on the CPU."""
     if isinstance(source, torch.Generator):
         return source
