@@ -148,7 +148,7 @@ def test_a_closure_has_the_measurement_and_nothing_that_judges_shows_or_runs(exp
     assert not words & {"claims", "figures", "report", "cli", "catalogue"}
     lab = {name for name in closure if name.startswith("rankscope.lab.")}
     assert "rankscope.lab.experiment" in lab
-    assert lab <= {f"rankscope.lab.{name}" for name in ("experiment", "trainer", "scale")}
+    assert lab <= {f"rankscope.lab.{name}" for name in ("experiment", "trainer", "scale", "tidy")}
 
 
 def test_nothing_is_imported_or_read_in_a_way_that_a_closure_cannot_see():

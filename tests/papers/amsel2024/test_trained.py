@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankscope.core.streams import stream
-from rankscope.lab import Scale
+from rankscope.lab import Job, Scale
 from rankscope.papers.amsel2024 import measurement
 from rankscope.papers.amsel2024.experiments import experiments
 from rankscope.papers.amsel2024.measurement import TEST_BATCHES, TRAINED_BY, fresh_errors, records
@@ -22,7 +22,7 @@ def test_the_learning_rate_falls_with_the_root_of_the_layers(layers, power, shar
     """Adam's first step moves what has a gradient by the learning rate, whatever the gradient's size."""
     train = CELL.train.replace(depth_power=power)
     cell = replace(CELL, model=CELL.model.replace(layers=layers), train=train)
-    before, (after, _) = start_of([cell], "cpu"), train_group([cell], "cpu", steps=1)
+    before, (after, _) = start_of([cell], "cpu"), train_group([cell], Job(steps=1))
     moved = max(float((after[name] - before[name]).abs().max()) for name in before)
     rate = train.learning_rate * warmup_cosine(0, train.steps, train.warmup)
     assert moved == pytest.approx(share * rate, rel=1e-3)
