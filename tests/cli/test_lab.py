@@ -1,3 +1,4 @@
+import importlib.util
 import io
 import json
 import os
@@ -244,6 +245,19 @@ def test_a_piece_has_a_page_without_verdicts_that_it_cannot_give(cli, drawn, tmp
     assert "its verdicts say nothing about the paper" in page
     assert "depth-behind" in cli("report")[1]
     assert cli("export")[0] == 0
+
+
+def test_what_cannot_be_run_is_told_and_nothing_is_reported_of_it(cli, tmp_path, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "sklearn" else found(name))
+    digits = ("reproduce", "li2024", "--scale", "smoke", "--experiment", "li2024/digits", "--out", tmp_path)
+    code, _, err = cli(*digits)
+    assert code == 0
+    assert "li2024/digits is not run: sklearn cannot be imported: pip install 'rankscope[real]'." in err
+    assert "there is nothing that can be run" in err
+    code, _, err = cli("report", "--out", tmp_path)
+    assert code != 0
+    assert "has no finished cell" in err
 
 
 def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(tmp_path):

@@ -80,6 +80,17 @@ def test_a_check_that_raises_is_an_error_that_names_the_claim(store):
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_what_cannot_be_run_here_is_named_with_why_and_its_claims_wait(first_only):
+    def lacking(scale):
+        return [replace(one, requires=lambda: "fetch it") for one in experiments(scale)]
+
+    asked = replace(paper(experiment="second", figure="second"), experiments=lacking)
+    (section,) = sections(Selection([asked], Scale.QUICK), first_only)
+    assert section.notes == ["toy/second is not run: fetch it."]
+    assert [one.claim.id for one in section.unfinished] == ["toy.other"]
+    assert [one.claim.id for one in section.judgements] == ["toy.good"], "what was run elsewhere is shown"
+
+
 @pytest.mark.parametrize("scale", list(Scale))
 def test_every_claim_names_an_experiment_of_its_paper(scale):
     for one in PAPERS.values():

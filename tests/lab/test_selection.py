@@ -63,8 +63,8 @@ def test_the_grid_has_the_seeds_and_the_labels_that_are_asked_for():
         ({"experiment": "p/large", "scale": Scale.SMOKE}, r"No experiment 'p/large'\. "),
         ({"seeds": 1}, "an interval needs at least two seeds"),
         ({"only": "p.one", "experiment": "p/small"}, "both say what to run: give one of them"),
-        ({"where": {"scale": ["1.0"]}}, "cuts one experiment's grid: name it"),
-        ({"where": {"scale": ["1.0"]}, "only": "p.one"}, "cuts one experiment's grid: name it"),
+        ({"where": {"scale": ["1.0"]}}, "cuts one experiment's grid: name the experiment"),
+        ({"where": {"scale": ["1.0"]}, "only": "p.one"}, "cuts one experiment's grid: name the experiment"),
     ],
 )
 def test_a_wishthat_cannot_be_is_an_error_with_its_remedy(wish, says):

@@ -221,15 +221,14 @@ def test_arrays_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_a_finished_groups_unfinished_state_is_removed_and_a_stopped_ones_stays(tmp_path):
-    def keeps_a_state(cells, device, progress):
-        progress.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        progress.checkpoint.write_text("state")
-        if any(cell.seed == 1 for cell in cells):
-            raise RuntimeError("stopped")
-        progress()
-        return [Outcome([{"total": 1.0}]) for _ in cells]
+    class KeepsState(ToyTrainer):
+        def train(self, cells, job):
+            job.state.parent.mkdir(parents=True, exist_ok=True)
+            job.state.write_text("state")
+            if any(cell.seed == 1 for cell in cells):
+                raise RuntimeError("stopped")
 
-    experiment = replace(toy(6), run=keeps_a_state)
+    experiment = replace(toy(6), trainer=KeepsState())
     first, second = ([cell for cell in experiment.cells() if cell.seed == seed] for seed in (0, 1))
     store = Store(tmp_path)
     groups = tuple(Group(experiment, tuple(cells), 1.0) for cells in (first, second))

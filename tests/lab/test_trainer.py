@@ -61,12 +61,64 @@ def test_a_step_is_timed_after_one_to_warm_up(monkeypatch):
     assert trainer.now == 106.0
 
 
-def test_memory_that_is_too_small_takes_forever():
-    class Hungry(Counted):
-        def train(self, cells, job):
-            raise torch.OutOfMemoryError("no")
+def test_a_training_shorter_than_the_timing_is_not_asked_for_more(monkeypatch):
+    class Short(Counted):
+        probe_steps, length = 7, 5
 
-    assert Hungry().seconds_per_step(experiment(Hungry()).cells(), "cpu") == float("inf")
+        def steps(self, cell):
+            return self.length
+
+        def train(self, cells, job):
+            assert job.steps <= self.length, "a schedule has no step beyond its last"
+            super().train(cells, job)
+
+    trainer = Short()
+    monkeypatch.setattr(time, "perf_counter", lambda: trainer.now)
+    assert trainer.seconds_per_step(experiment(trainer).cells(), "cpu") == pytest.approx(2.0)
+    trainer.length = 1
+    assert trainer.seconds_per_step(experiment(trainer).cells(), "cpu") == 100.0, "none is left to warm up"
+
+
+def test_ticks_of_the_measurement_are_not_taken_for_steps_of_the_training(monkeypatch):
+    class Measured(Counted):
+        probe_steps = 50
+
+        def steps(self, cell):
+            return 5 + 40
+
+        def train(self, cells, job):
+            super().train(cells, replace(job, steps=min(job.steps, 5)))
+
+    trainer = Measured()
+    monkeypatch.setattr(time, "perf_counter", lambda: trainer.now)
+    assert trainer.seconds_per_step(experiment(trainer).cells(), "cpu") == pytest.approx(2.0)
+
+
+def test_the_clock_is_read_when_the_device_is_done(monkeypatch):
+    trainer, waits = Counted(), iter((1000.0, 30.0))
+
+    def wait(device):
+        assert device == "cuda"
+        trainer.now += next(waits)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: trainer.now)
+    monkeypatch.setattr(torch.cuda, "synchronize", wait)
+    assert trainer.seconds_per_step(experiment(trainer).cells(), "cuda") == pytest.approx((3 * 2 + 30) / 3)
+    assert next(waits, None) is None, "after the first step and after the last"
+
+
+def test_memory_that_is_too_small_takes_forever_and_another_error_is_one():
+    class Hungry(Counted):
+        error = torch.OutOfMemoryError
+
+        def train(self, cells, job):
+            raise self.error("no")
+
+    trainer = Hungry()
+    assert trainer.seconds_per_step(experiment(trainer).cells(), "cpu") == float("inf")
+    Hungry.error = RuntimeError
+    with pytest.raises(RuntimeError, match="no"):
+        trainer.seconds_per_step(experiment(trainer).cells(), "cpu")
 
 
 def test_groups_are_cut_from_the_whole_grid_and_not_from_what_is_left(tmp_path, one_worker):

@@ -2,12 +2,14 @@ import pandas as pd
 import pytest
 import torch
 
+from rankscope.ensembles import adapters
 from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies import lora
 from rankscope.studies.lora.rates import at_best_rate, at_equal_rate, best_rates, halves
 from rankscope.studies.lora.trainer import AdapterTrainer
+from rankscope.studies.relevant.trainer import VoteTrainer
 from tests.papers.laboratory import finish
 
 TRAINER = AdapterTrainer()
@@ -26,26 +28,32 @@ def groups(experiment):
     return list(shapes.values())
 
 
+def trained(cells):
+    """The trajectory, and the weights at the end with their adapters merged."""
+    trajectory = TRAINER.train(cells, Job())
+    return trajectory, adapters.merged(trajectory.at[max(trajectory.at)], cells[0].model.adapted)
+
+
 def test_updates_are_held_to_their_rank_and_full_training_is_full_training():
     full, held = groups(smoke("lora"))
     assert {TRAINER.shape_key(cell) for cell in held} != {TRAINER.shape_key(cell) for cell in full}
     slow = [cell for cell in held if cell.train.learning_rate == 1.0]
-    trajectory, end = TRAINER.train(slow, Job())
+    trajectory, end = trained(slow)
     for place, cell in enumerate(slow):
         for name in TRAINED:
             update = (end[name] - trajectory.at[0][name])[place].double()
             assert update.norm() > 1e-3
             assert torch.linalg.matrix_rank(update, rtol=1e-3) <= cell.model.adapter_rank, name
             assert torch.equal(trajectory.at[20][name][place], trajectory.at[0][name][place])
-    _, ours = TRAINER.train(full[:2], Job())
-    theirs = TRAINER.fit(full[:2], TRAINER.start(full[:2], "cpu"), Job()).at[20]
+    _, ours = trained(full[:2])
+    theirs = VoteTrainer().train(full[:2], Job()).at[20]
     for name in TRAINED:
         assert torch.equal(ours[name], theirs[name])
 
 
 def test_what_is_not_adapted_learns_itself():
     part = next(group for group in groups(smoke("lora_parts")) if group[0].model.adapted == ("w_o",))
-    trajectory, end = TRAINER.train(part[:1], Job())
+    trajectory, end = trained(part[:1])
     ranks = {
         name: int(torch.linalg.matrix_rank((end[name] - trajectory.at[0][name])[0].double(), rtol=1e-3))
         for name in TRAINED

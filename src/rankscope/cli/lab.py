@@ -86,6 +86,8 @@ def reproduce(
     _remember(store, selection)
     log = Console(stderr=True)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    for note in filter(None, (e.not_run for e in experiments)):
+        log.print(escape(note), soft_wrap=True)
     with log.status("measuring group sizes"):
         todo = plan(experiments, store, device, memory)
     log.print(_cost(todo, scale, device), soft_wrap=True)
@@ -156,7 +158,7 @@ def report(out: Out = Path("report"), results: Kept = None, as_json: AsJson = Fa
 
     kept = _kept(results)
     made = sections(_remembered(existing_run(out)), Store(out))
-    if not made:
+    if all(section.provenance.empty for section in made):
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
         )
@@ -223,6 +225,8 @@ def _write(out: Path, made: Any, log: Console, name: str | None = None) -> Path:
 
 def _cost(todo: Plan, scale: Scale, device: str) -> str:
     left = todo.cells - todo.finished
+    if not todo.cells:
+        return f"Scale {scale.value}: there is nothing that can be run."
     if not left:
         return f"Scale {scale.value}: all {todo.cells} trainings are finished already."
     done = f", {todo.finished} finished already" if todo.finished else ""

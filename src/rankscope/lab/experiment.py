@@ -140,6 +140,12 @@ class Experiment(Generic[TaskT, ModelT, RecipeT]):
         """How many cells there are to run."""
         return self.grid.size
 
+    @property
+    def not_run(self) -> str | None:
+        """Why it cannot be run here, as a sentence; None where it can."""
+        lack = self.requires()
+        return None if lack is None else f"{self.name} is not run: {lack}."
+
     def cells(self) -> list[Cell[TaskT, ModelT, RecipeT]]:
         """Every cell of the grid, seeds innermost, in a fixed order."""
         cells: list[Cell[TaskT, ModelT, RecipeT]] = []
@@ -155,8 +161,9 @@ class Experiment(Generic[TaskT, ModelT, RecipeT]):
         for name in changes:
             if name not in known:
                 raise InputError(f"{self.name}: no part has a field {name!r}. {suggest(name, known)}")
+        return changed(self.task, changes), changed(self.model, changes), changed(self.train, changes)
 
-        def changed(part: ConfigT) -> ConfigT:
-            return part.replace(**{k: v for k, v in changes.items() if k in type(part).model_fields})
 
-        return changed(self.task), changed(self.model), changed(self.train)
+def changed(part: ConfigT, fields: Overrides) -> ConfigT:
+    """A part of an experiment with those of the fields that it has."""
+    return part.replace(**{name: value for name, value in fields.items() if name in type(part).model_fields})

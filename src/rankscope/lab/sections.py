@@ -28,18 +28,18 @@ def sections(selection: Selection, store: Store) -> list[Section]:
     for paper in selection.papers:
         experiments = selection.experiments(paper)
         provenance, finished = store.provenance(*experiments), store.finished(*experiments)
-        parts, lacking = {}, {}
+        parts, not_run = {}, {}
         known = {experiment.name for experiment in paper.experiments(selection.scale)}
         asked = selection.claims(paper)
         _need_experiments(asked, known)
         for experiment in experiments:
-            table, lack = store.table(experiment), experiment.requires()
+            table = store.table(experiment)
             if len(table):
                 missing = [cell for cell in experiment.cells() if cell.key() not in finished]
                 parts[experiment.name] = Part(experiment, table, missing)
-            elif lack is not None:
-                lacking[experiment.name] = lack
-        claims = [claim for claim in asked if claim.experiment in {*parts, *lacking}]
+            elif (note := experiment.not_run) is not None:
+                not_run[experiment.name] = note
+        claims = [claim for claim in asked if claim.experiment in {*parts, *not_run}]
         tables = {name: part.table for name, part in parts.items()}
         whole = {name: tables[name] for name, part in parts.items() if not part.missing}
         found = [
@@ -47,11 +47,10 @@ def sections(selection: Selection, store: Store) -> list[Section]:
             for claim in claims
         ]
         figures = _figures(paper, tables, whole, store.arrays_of(*experiments))
-        if {*whole, *lacking} == known:
+        if {*whole, *not_run} == known:
             _need_figures([claim for claim in claims if claim.experiment in whole], figures)
         keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
-        notes = [SMOKE] * (selection.scale is Scale.SMOKE)
-        notes += [f"{name} is not run: {why}." for name, why in lacking.items()]
+        notes = [*[SMOKE] * (selection.scale is Scale.SMOKE), *not_run.values()]
         made.append(
             Section(
                 paper=paper,

@@ -64,19 +64,20 @@ class Trainer(ABC, Generic[TaskT, ModelT, RecipeT, TrainedT]):
 
     def seconds_per_step(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], device: str) -> float:
         """Time of one step of the group, after one to warm up; infinite where the device's memory is too small."""
-        times: list[float] = []
-        count = min(self.probe_steps, self.steps(cells[0]) - 1)
+        steps = min(self.probe_steps + 1, self.steps(cells[0]))
+        times = [time.perf_counter()]
 
         def tick() -> None:
-            if len(times) in (0, count):
+            if len(times) in (1, steps):
                 _synchronize(device)
             times.append(time.perf_counter())
 
         try:
-            self.train(cells, Job(device, steps=count + 1, tick=tick))
+            self.train(cells, Job(device, steps=steps, tick=tick))
         except torch.OutOfMemoryError:
             return float("inf")
-        return (times[-1] - times[0]) / count
+        timed = max(len(times) - 2, 1)  # a training of one step has none to warm up
+        return (times[-1] - times[-1 - timed]) / timed
 
     def run(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], job: Job) -> list[Outcome]:
         """Train the cells and measure them."""

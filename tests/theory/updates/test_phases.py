@@ -115,7 +115,7 @@ def test_rank_two_ends_within_an_octave_of_the_border_off_the_map_too(tokens, re
         )  # fmt: skip
         model, train = MODEL.replace(hidden=60), TRAIN.replace(batch=16, steps=200)
         trained = OneLayerTrainer().train(
-            [Cell("t", task, model, train, seed, ()) for seed in range(4)], "cpu"
+            [Cell("t", task, model, train, seed, ()) for seed in range(4)], Job()
         )
         sigma = torch.linalg.svdvals(trained.at[200]["w_k"] - trained.at[0]["w_k"])
         ratios.append((sigma[:, 1] / sigma[:, 2]).log().mean().exp().item())

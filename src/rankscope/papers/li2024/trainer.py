@@ -1,7 +1,9 @@
 """The one-layer transformer, trained by plain gradient descent: a group of cells is one ensemble."""
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +13,6 @@ from rankscope.ensembles import patterns as one_layer
 from rankscope.ensembles.patterns import TRAINED, OneLayer
 from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.lab.experiment import ModelT
-from rankscope.lab.trainer import TrainedT
 from rankscope.linalg.weights import Weights
 from rankscope.measure.updates import alignment
 from rankscope.papers.li2024.measurement import Examiner, course_records
@@ -20,44 +21,47 @@ from rankscope.training.sgd import Sgd, Trajectory, sgd
 
 FIGURE_2_STEPS = (1, 10, 20, 30)
 
-Gradients = Callable[[Weights, PatternBatch], tuple[Tensor, Weights]]
-"""The loss of each member on a batch, and its gradient in every trained weight."""
 
-
-class PatternTrainer(Trainer[Patterns, ModelT, Sgd, TrainedT]):
-    """Members on tasks of one shape. Their trainings take seconds, and keep no state."""
+class PatternTrainer(Trainer[Patterns, ModelT, Sgd, Trajectory]):
+    """Members on tasks of one shape; a kind of model has a start, gradients and a shape. They keep no unfinished state."""
 
     probe_steps = CHUNK  # as many batches are drawn at a time
 
-    def steps(self, cell: Cell[Patterns, ModelT, Sgd]) -> int:
-        """Steps of the training."""
-        return cell.train.steps
+    @abstractmethod
+    def start(self, cells: Sequence[Cell[Patterns, ModelT, Sgd]], device: str) -> Weights:
+        """The weights at step 0."""
 
-    def task_key(self, cell: Cell[Patterns, ModelT, Sgd]) -> tuple[Hashable, ...]:
-        """What the tasks and the trainings of one ensemble share: every shape, and the kind of noise."""
-        task, train = cell.task, cell.train
-        return (
-            task.dim,
-            task.tokens,
-            task.patterns,
-            task.token_noise.kind,
-            train.steps,
-            train.batch,
-            train.samples,
-        )
+    @abstractmethod
+    def gradients(
+        self, cells: Sequence[Cell[Patterns, ModelT, Sgd]], weights: Weights, batch: PatternBatch
+    ) -> tuple[Tensor, Weights]:
+        """The loss of each member on a batch, and its gradient in every trained weight."""
+
+    @abstractmethod
+    def model_key(self, model: ModelT) -> tuple[Hashable, ...]:
+        """What the models of one ensemble share."""
 
     def rate(self, cell: Cell[Patterns, ModelT, Sgd]) -> float:
         """The learning rate."""
         return cell.train.learning_rate
 
-    def descend(
-        self,
-        cells: Sequence[Cell[Patterns, ModelT, Sgd]],
-        weights: Weights,
-        gradients: Gradients,
-        job: Job,
-        keep: Collection[int] = (),
-    ) -> Trajectory:
+    def kept_steps(self) -> Collection[int]:
+        """Steps whose weights the trajectory has, beside the first and the last."""
+        return ()
+
+    def steps(self, cell: Cell[Patterns, ModelT, Sgd]) -> int:
+        """Steps of the training."""
+        return cell.train.steps
+
+    def shape_key(self, cell: Cell[Patterns, ModelT, Sgd]) -> Hashable:
+        """Every shape, and the kind of noise: numbers may differ."""
+        task, train = cell.task, cell.train
+        return (
+            task.dim, task.tokens, task.patterns, task.token_noise.kind, train.steps, train.batch, train.samples,
+            *self.model_key(cell.model),
+        )  # fmt: skip
+
+    def train(self, cells: Sequence[Cell[Patterns, ModelT, Sgd]], job: Job) -> Trajectory:
         """Gradient descent of all members on their batches: fresh ones, or those of a fixed set."""
         train, device = cells[0].train, job.device
         tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
@@ -68,43 +72,39 @@ class PatternTrainer(Trainer[Patterns, ModelT, Sgd, TrainedT]):
             data = batches_of_set(
                 tasks, seeds, samples=train.samples, steps=count, batch=train.batch, device=device
             )
+        start, gradients = self.start(cells, device), partial(self.gradients, cells)
         rates = torch.tensor([self.rate(cell) for cell in cells], device=device)
-        return sgd(weights, data, gradients, rates, keep=keep, tick=job.tick)
+        return sgd(start, data, gradients, rates, keep=self.kept_steps(), tick=job.tick)
 
 
 OneLayerCell = Cell[Patterns, OneLayer, Sgd]
 
 
-def one_layer_key(model: OneLayer) -> tuple[Hashable, ...]:
-    """Every shape of the model: numbers may differ."""
-    return model.rank, model.value_rank, model.hidden, model.output.value
-
-
 @dataclass(frozen=True)
-class OneLayerTrainer(PatternTrainer[OneLayer, Trajectory]):
+class OneLayerTrainer(PatternTrainer[OneLayer]):
     """The paper's model, measured at the chosen steps and at the last; `arrays` keeps what the figures draw."""
 
     records_at: tuple[int, ...] = ()
     arrays: bool = False
 
-    def shape_key(self, cell: OneLayerCell) -> Hashable:
-        """The shapes of task and model."""
-        return self.task_key(cell), one_layer_key(cell.model)
+    def start(self, cells: Sequence[OneLayerCell], device: str) -> Weights:
+        """The weights at step 0."""
+        models, seeds = [cell.model for cell in cells], [cell.seed for cell in cells]
+        return one_layer.init(models, seeds, tokens=cells[0].task.tokens, device=device)
 
-    def train(self, cells: Sequence[OneLayerCell], job: Job) -> Trajectory:
-        """The losses, and the weights at the steps that are shown."""
-        start = one_layer.init(
-            [cell.model for cell in cells],
-            [cell.seed for cell in cells],
-            tokens=cells[0].task.tokens,
-            device=job.device,
-        )
+    def gradients(
+        self, cells: Sequence[OneLayerCell], weights: Weights, batch: PatternBatch
+    ) -> tuple[Tensor, Weights]:
+        """Of the hinge loss."""
+        return one_layer.hinge_gradients(weights, batch.x, batch.labels)
 
-        def gradients(now: Weights, batch: PatternBatch) -> tuple[Tensor, Weights]:
-            return one_layer.hinge_gradients(now, batch.x, batch.labels)
+    def model_key(self, model: OneLayer) -> tuple[Hashable, ...]:
+        """Ranks, neurons, and how the output is read."""
+        return model.rank, model.value_rank, model.hidden, model.output.value
 
-        keep = {*self.records_at, *FIGURE_2_STEPS}
-        return self.descend(cells, start, gradients, job, keep)
+    def kept_steps(self) -> Collection[int]:
+        """Those of the records and of figure 2."""
+        return {*self.records_at, *FIGURE_2_STEPS}
 
     def examiner(self, cells: Sequence[OneLayerCell], start: Weights, device: str) -> Examiner:
         """Who measures the group."""

@@ -28,7 +28,7 @@ class Measures(Protocol):
 
 
 @dataclass(frozen=True)
-class LayeredTrainer(PatternTrainer[Layered, Trajectory]):
+class LayeredTrainer(PatternTrainer[Layered]):
     """Trains the encoders and hands their start and end to `measures`."""
 
     measures: Measures
@@ -43,20 +43,19 @@ class LayeredTrainer(PatternTrainer[Layered, Trajectory]):
         model = cell.model
         return cell.train.learning_rate * (1 / model.layers if model.residual else 3.0 ** (1 - model.layers))
 
-    def shape_key(self, cell: LayeredCell) -> Hashable:
+    def start(self, cells: Sequence[LayeredCell], device: str) -> Weights:
+        """The weights at step 0."""
+        return layered.init([cell.model for cell in cells], [cell.seed for cell in cells], device=device)
+
+    def gradients(
+        self, cells: Sequence[LayeredCell], weights: Weights, batch: PatternBatch
+    ) -> tuple[Tensor, Weights]:
+        """Of the hinge loss."""
+        return layered.hinge_gradients(cells[0].model, weights, batch.x, batch.labels)
+
+    def model_key(self, model: Layered) -> tuple[Hashable, ...]:
         """Every shape and the wiring."""
-        model = cell.model
-        return self.task_key(cell), model.layers, model.heads, model.hidden, model.residual, model.norm
-
-    def train(self, cells: Sequence[LayeredCell], job: Job) -> Trajectory:
-        """The losses, the start and the end."""
-        model = cells[0].model
-
-        def gradients(now: Weights, batch: PatternBatch) -> tuple[Tensor, Weights]:
-            return layered.hinge_gradients(model, now, batch.x, batch.labels)
-
-        start = layered.init([cell.model for cell in cells], [cell.seed for cell in cells], device=job.device)
-        return self.descend(cells, start, gradients, job)
+        return model.layers, model.heads, model.hidden, model.residual, model.norm
 
     def measure(self, cells: Sequence[LayeredCell], trained: Trajectory, job: Job) -> list[Outcome]:
         """The records alone."""

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 
 from pydantic import Field
+from torch import Tensor
 
 from rankscope.ensembles import adapters
 from rankscope.ensembles import patterns as many_class
@@ -12,8 +13,8 @@ from rankscope.lab.tidy import MEASUREMENT, WHOLE
 from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.measurement import converged_step
 from rankscope.studies.relevant.measurement import Examiner
-from rankscope.studies.relevant.trainer import ClassTrainer
-from rankscope.tasks.patterns import Patterns
+from rankscope.studies.relevant.trainer import VoteTrainer
+from rankscope.tasks.patterns import PatternBatch, Patterns
 from rankscope.training.sgd import Sgd, Trajectory
 
 DIVERGED_LOSS = 1.0
@@ -30,42 +31,43 @@ class Adapted(ManyClass):
 AdaptedCell = Cell[Patterns, Adapted, Sgd]
 
 
-class AdapterTrainer(ClassTrainer[Adapted, tuple[Trajectory, Weights]]):
-    """The trajectory, and the weights at the end with their adapters merged."""
+class AdapterTrainer(VoteTrainer[Adapted]):
+    """Trains the adapters and whatever is not adapted, and measures how a training ends."""
 
-    def shape_key(self, cell: AdaptedCell) -> Hashable:
-        """Every shape, and what is adapted. Ranks may differ."""
-        return super().shape_key(cell), cell.model.adapted
-
-    def train(self, cells: Sequence[AdaptedCell], job: Job) -> tuple[Trajectory, Weights]:
-        """Train the adapters, and whatever is not adapted."""
-        names = cells[0].model.adapted
+    def start(self, cells: Sequence[AdaptedCell], device: str) -> Weights:
+        """The weights at step 0, with their adapters."""
         ranks, seeds = [cell.model.adapter_rank for cell in cells], [cell.seed for cell in cells]
-        weights = adapters.attach(self.start(cells, job.device), names, ranks, seeds)
-        gradients = adapters.through(many_class.hinge_gradients, names)
-        trajectory = self.fit(cells, weights, job, gradients)
-        return trajectory, adapters.merged(trajectory.at[max(trajectory.at)], names)
+        return adapters.attach(super().start(cells, device), cells[0].model.adapted, ranks, seeds)
 
-    def measure(
-        self, cells: Sequence[AdaptedCell], trained: tuple[Trajectory, Weights], job: Job
-    ) -> list[Outcome]:
-        """How each member ends and how long it took."""
-        trajectory, end = trained
-        loss = Examiner(cells, trajectory.at[0], job.device).loss(end)
+    def gradients(
+        self, cells: Sequence[AdaptedCell], weights: Weights, batch: PatternBatch
+    ) -> tuple[Tensor, Weights]:
+        """Through the adapters."""
+        through = adapters.through(many_class.hinge_gradients, cells[0].model.adapted)
+        return through(weights, batch.x, batch.winner % cells[0].model.classes)
+
+    def model_key(self, model: Adapted) -> tuple[Hashable, ...]:
+        """Every shape, and what is adapted. Ranks of adapters may differ."""
+        return *super().model_key(model), model.adapted
+
+    def measure(self, cells: Sequence[AdaptedCell], trained: Trajectory, job: Job) -> list[Outcome]:
+        """How each member ends, with its adapters merged, and how long it took."""
+        end = adapters.merged(trained.at[max(trained.at)], cells[0].model.adapted)
+        loss = Examiner(cells, trained.at[0], job.device).loss(end)
         diverged = ~loss.isfinite()
-        needed = converged_step(trajectory.losses).nan_to_num(cells[0].train.steps)
+        needed = converged_step(trained.losses).nan_to_num(cells[0].train.steps)
         return [
             Outcome(
                 [
                     {
                         MEASUREMENT: WHOLE,
-                        "step": len(trajectory.losses),
+                        "step": len(trained.losses),
                         "loss": DIVERGED_LOSS if diverged[member] else loss[member].item(),
                         "diverged": bool(diverged[member]),
                         "converged_step": needed[member].item(),
                     }
                 ],
-                {"losses": trajectory.losses[:, member].cpu().clone()},
+                {"losses": trained.losses[:, member].cpu().clone()},
             )
             for member in range(len(cells))
         ]

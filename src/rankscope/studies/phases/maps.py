@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
-from rankscope.core import Config
 from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Scale
+from rankscope.lab.experiment import Overrides, changed
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.tasks.patterns import GaussianNoise, Patterns
 from rankscope.training.sgd import Sgd
-
-Overrides = Mapping[str, Any]
-AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 
 @dataclass(frozen=True)
@@ -53,11 +50,7 @@ class PhaseMap:
     def parts(self, changes: Overrides) -> tuple[Patterns, OneLayer, Sgd]:
         """Task, model and training of the map with more fields changed."""
         fields = {**self.fields, **changes}
-        return _changed(TASK, fields), _changed(MODEL, fields), _changed(TRAIN, fields)
-
-
-def _changed(part: AnyConfig, fields: Overrides) -> AnyConfig:
-    return part.replace(**{name: value for name, value in fields.items() if name in type(part).model_fields})
+        return changed(TASK, fields), changed(MODEL, fields), changed(TRAIN, fields)
 
 
 def _octaves(here: float, low: int, high: int, parts: int) -> tuple[float, ...]:

@@ -1,12 +1,9 @@
 """Fine-tuning of one model per cell, measured as the paper measures its own."""
 
-import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
-from rankscope.core import Config
 from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.linalg.weights import Weights
 from rankscope.studies.real.measurement import EVALUATIONS, examine
@@ -29,6 +26,7 @@ class FineTuner(Trainer[Any, Any, FineTune, list[Tuned]]):
     """Every cell runs alone: its model is large enough to fill a core."""
 
     prepare: Prepare
+    probe_steps = 1  # each is long, and every cell is a group
     stacked = False
 
     def shape_key(self, cell: Cell[Any, Any, FineTune]) -> Hashable:
@@ -40,12 +38,16 @@ class FineTuner(Trainer[Any, Any, FineTune, list[Tuned]]):
         return cell.train.steps + EVALUATIONS
 
     def train(self, cells: Sequence[Cell[Any, Any, FineTune]], job: Job) -> list[Tuned]:
-        """Fine-tune one cell after the other. Their trainings are short, and keep no state."""
+        """Fine-tune one cell after the other. Their trainings are short, and keep no state.
+
+        A job that stops early is for the clock: its encoders are not pretrained.
+        """
         tuned = []
         for cell in cells:
-            classifier, data, test = self.prepare(cell.task, cell.model, cell.train, cell.seed, job.device)
+            train = cell.train if job.steps is None else cell.train.replace(pretraining=0)
+            classifier, data, test = self.prepare(cell.task, cell.model, train, cell.seed, job.device)
             start = {name: value.detach().clone() for name, value in classifier.encoder.named_parameters()}
-            fine_tune(classifier, data, cell.train, steps=job.steps, tick=job.tick)
+            fine_tune(classifier, data, train, steps=job.steps, tick=job.tick)
             tuned.append(Tuned(classifier, start, test))
         return tuned
 
@@ -54,18 +56,3 @@ class FineTuner(Trainer[Any, Any, FineTune, list[Tuned]]):
     ) -> list[Outcome]:
         """Everything measured on each fine-tuned classifier."""
         return [examine(one.classifier, one.start, one.test, tick=job.tick) for one in trained]
-
-    def seconds_per_step(self, cells: Sequence[Cell[Any, Any, FineTune]], device: str) -> float:
-        """Cells of equal settings are timed once."""
-        return sum(_seconds(self.prepare, cell.task, cell.model, cell.train, device) for cell in cells)
-
-
-@cache
-def _seconds(prepare: Prepare, task: Config, model: Config, train: FineTune, device: str) -> float:
-    """Time of one training step, after one to warm up."""
-    single = train.replace(steps=1, pretraining=0)
-    classifier, data, _ = prepare(task, model, single, 0, device)
-    fine_tune(classifier, data, single)
-    start = time.perf_counter()
-    fine_tune(classifier, data, single)
-    return time.perf_counter() - start

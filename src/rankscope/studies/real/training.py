@@ -116,7 +116,7 @@ def fine_tune(
     else:
         optimizer = torch.optim.AdamW(parameters, lr=train.learning_rate, weight_decay=0.0, fused=True)
     losses = []
-    for step in range(train.steps if steps is None else steps):
+    for step in range(train.steps if steps is None else min(steps, train.steps)):
         for group in optimizer.param_groups:
             group["lr"] = train.learning_rate * warmup_cosine(step, train.steps, WARMUP)
         batch = next(data)
