@@ -5,6 +5,7 @@ import functools
 import re
 import shutil
 import time
+from dataclasses import replace
 
 import pytest
 import torch
