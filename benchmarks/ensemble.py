@@ -22,10 +22,10 @@ import psutil
 import torch
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import patterns
 from rankscope.lab import Experiment, Grid, Outcome, Store
 from rankscope.lab.provenance import device_name
-from rankscope.lab.runner import plan, run
+from rankscope.lab.runner import run, schedule
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import batches
@@ -38,7 +38,7 @@ class PlainOneLayer(torch.nn.Module):
 
     def __init__(self, weights):
         super().__init__()
-        for name in one_layer.TRAINED:
+        for name in patterns.TRAINED:
             setattr(self, name, torch.nn.Parameter(weights[name][0].clone()))
         self.register_buffer("a", weights["a"][0])
 
@@ -49,7 +49,7 @@ class PlainOneLayer(torch.nn.Module):
 
 
 def train_plain(cell, device):
-    weights = one_layer.init([cell.model], [cell.seed], tokens=cell.task.tokens, device=device)
+    weights = patterns.init([cell.model], [cell.seed], tokens=cell.task.tokens, device=device)
     module = PlainOneLayer(weights)
     optimizer = torch.optim.SGD(module.parameters(), lr=cell.train.learning_rate)
     data = batches(
@@ -73,7 +73,7 @@ class Ends(OneLayerTrainer):
 
     def measure(self, cells, trained, job):
         end = trained.at[cells[0].train.steps]
-        return [Outcome([], {name: end[name][m] for name in one_layer.TRAINED}) for m in range(len(cells))]
+        return [Outcome([], {name: end[name][m] for name in patterns.TRAINED}) for m in range(len(cells))]
 
 
 class PeakMemory:
@@ -175,7 +175,7 @@ def main():
         torch.set_num_threads(all_threads)
         with tempfile.TemporaryDirectory() as folder:
             store = Store(folder)
-            todo = plan([experiment], store, options.device)
+            todo = schedule([experiment], store, options.device)
             with PeakMemory(options.device) as our_memory:
                 start = time.perf_counter()
                 run(todo, store, options.device)
@@ -186,7 +186,7 @@ def main():
         sizes |= {len(group.cells) for group in todo.groups}
         pairs.append((plain_seconds, our_seconds, plain_memory.mebibytes, our_memory.mebibytes))
         differences += [
-            max((mine[name] - weights[name].cpu()).abs().max().item() for name in one_layer.TRAINED)
+            max((mine[name] - weights[name].cpu()).abs().max().item() for name in patterns.TRAINED)
             for mine, weights in zip(ours, plain, strict=True)
         ]
     rate = matrix_rate(options.device)

@@ -20,7 +20,7 @@ import rankscope.lab.sections
 from rankscope.catalogue import PAPERS
 from rankscope.cli.lab import _remember, _run
 from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge
-from rankscope.lab.runner import Group, Plan
+from rankscope.lab.runner import Group, Schedule
 from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
@@ -171,7 +171,7 @@ def judged(monkeypatch, tmp_path):
         return replace(judgement, verdict=verdict)
 
     monkeypatch.setattr("rankscope.lab.sections.sections", sections)
-    monkeypatch.setattr("rankscope.cli.lab.plan", lambda *_: Plan((), 1, 1, 1))
+    monkeypatch.setattr("rankscope.cli.lab.plan", lambda *_: Schedule((), 1, 1, 1))
     monkeypatch.setattr("rankscope.report.write_report", lambda out, made, name: pages.append(made) or out)
     return verdicts, asked, pages
 
@@ -393,7 +393,7 @@ def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path
 
     monkeypatch.setattr("rankscope.cli.lab.run", fake)
     log = Console(file=io.StringIO(), force_terminal=terminal)
-    _run(Plan((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
+    _run(Schedule((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
     told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
     assert told == ([] if terminal else list(range(5, 100, 5)))
 

@@ -23,7 +23,7 @@ OWN = Sources(PACKAGE)
 
 MEASURED_BY = {
     "amsel2024/(figure1|positions|tokens|dims)": "papers.amsel2024.measurement",
-    "amsel2024/two_points": "papers.amsel2024.two_points",
+    "amsel2024/two-points": "papers.amsel2024.two_points",
     "amsel2024/constructions": "papers.amsel2024.simulation",
     "amsel2024/computed-.*": "papers.amsel2024.computed.(quantities|simulations)",
     "li2024/(relevant|classes)": "studies.relevant.measurement",
@@ -74,18 +74,18 @@ def test_a_threshold_of_a_measurement_changes_the_digests_of_those_that_use_it_a
     found = changed(copy)
     assert found == users("rankscope.papers.li2024.measurement")
     assert {"li2024/steps", "li2024/pruning"} <= found
-    assert not found & {"amsel2024/figure1", "amsel2024/two_points", "li2024/digits", "li2024/real"}
+    assert not found & {"amsel2024/figure1", "amsel2024/two-points", "li2024/digits", "li2024/real"}
 
 
 @pytest.mark.parametrize(
     ("room", "some"),
     [
-        ("training", {"amsel2024/figure1", "amsel2024/two_points", "li2024/steps", "li2024/digits"}),
+        ("training", {"amsel2024/figure1", "amsel2024/two-points", "li2024/steps", "li2024/digits"}),
         ("measure", {"li2024/steps", "li2024/relevant", "li2024/depth", "li2024/pruning", "li2024/digits"}),
         ("ensembles", {"amsel2024/figure1", "li2024/steps", "li2024/depth", "li2024/lora"}),
         ("tasks", {"amsel2024/figure1", "li2024/steps"}),
         ("theory", {"amsel2024/constructions", "amsel2024/computed-floors"}),
-        ("kernels", {"amsel2024/figure1", "amsel2024/two_points"}),
+        ("kernels", {"amsel2024/figure1", "amsel2024/two-points"}),
     ],
 )
 def test_the_rooms_that_train_and_measure_count(copy, room, some):

@@ -110,7 +110,7 @@ def test_the_best_of_the_ranks_is_not_known_without_one_of_them(tmp_path):
 
 
 def test_a_claim_that_picks_its_rows_by_a_measured_value_is_not_judged_without_them():
-    claim = next(claim for claim in CLAIMS if claim.experiment == "amsel2024/two_points")
+    claim = next(claim for claim in CLAIMS if claim.experiment == "amsel2024/two-points")
     (experiment,) = (e for e in AMSEL.experiments(Scale.SMOKE) if e.name == claim.experiment)
     cells = experiment.cells()
     table = pd.DataFrame(

@@ -8,7 +8,7 @@ from rankscope.catalogue import PAPERS
 from rankscope.core import RankscopeError
 from rankscope.figures.figure import Figure, Panel
 from rankscope.lab import AtLeast, Check, Claims, Paper, Scale, Store, run
-from rankscope.lab.runner import plan
+from rankscope.lab.runner import schedule
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from tests.lab.toy import toy
@@ -37,14 +37,14 @@ def paper(checks=positive, **named):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("run"))
-    run(plan(experiments(Scale.SMOKE), store, "cpu"), store, "cpu")
+    run(schedule(experiments(Scale.SMOKE), store, "cpu"), store, "cpu")
     return store
 
 
 @pytest.fixture(scope="module")
 def first_only(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("part"))
-    run(plan(experiments(Scale.SMOKE)[:1], store, "cpu"), store, "cpu")
+    run(schedule(experiments(Scale.SMOKE)[:1], store, "cpu"), store, "cpu")
     return store
 
 

@@ -17,7 +17,7 @@ import torch
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Outcome, Store, run
 from rankscope.lab.provenance import code_digest, roots_of
-from rankscope.lab.runner import Group, Plan, check_device, limit_memory, plan
+from rankscope.lab.runner import Group, Schedule, check_device, limit_memory, schedule
 from rankscope.lab.store import FILE, Cost
 from rankscope.lab.workers import Crew
 from tests.lab.toy import ToyTrainer, go, go_traced, toy
@@ -96,7 +96,7 @@ def test_a_kill_between_the_arrays_and_the_row_leaves_the_cell_unfinished(tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr("rankscope.lab.store.commit", die)
         with pytest.raises(SystemError):
-            run(plan([experiment], store, "cpu"), store, "cpu")
+            run(schedule([experiment], store, "cpu"), store, "cpu")
     assert list((tmp_path / "arrays").rglob("*.safetensors"))
     assert store.finished(toy()) == set()
     go(tmp_path, cells=6)
@@ -184,7 +184,7 @@ def test_an_experiment_is_read_by_its_own_code_and_name(tmp_path, monkeypatch):
     monkeypatch.setattr("rankscope.lab.store.roots_of", lambda experiment: experiment.name)
     monkeypatch.setattr("rankscope.lab.store.code_digest", lambda name: codes[name])
     store = Store(tmp_path)
-    run(plan([toy(6), other], store, "cpu"), store, "cpu")
+    run(schedule([toy(6), other], store, "cpu"), store, "cpu")
     assert len(store.finished(toy(), other)) == 12
     assert store.finished(toy()) == {cell.key() for cell in toy(6).cells()}
     rows = store.provenance(toy(), other)
@@ -233,7 +233,7 @@ def test_a_finished_groups_unfinished_state_is_removed_and_a_stopped_ones_stays(
     store = Store(tmp_path)
     groups = tuple(Group(experiment, tuple(cells), 1.0) for cells in (first, second))
     with pytest.raises(RuntimeError, match="stopped"):
-        run(Plan(groups, 6, 0, 1), store, "cpu")
+        run(Schedule(groups, 6, 0, 1), store, "cpu")
     assert store.finished(experiment) == {cell.key() for cell in first}
     states = list((tmp_path / "unfinished").rglob("*.pt"))
     assert states == [store.checkpoint_path(experiment, second)]
@@ -248,11 +248,11 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 def test_the_group_size_is_the_one_that_measured_fastest(tmp_path):
     store = Store(tmp_path)
-    todo = plan([toy()], store, "cpu")
+    todo = schedule([toy()], store, "cpu")
     assert {len(group.cells) for group in todo.groups} == {4}
     assert todo.cells == 60
     assert todo.finished == 0
-    assert plan([toy()], Store(tmp_path), "cpu").groups[0].cells == todo.groups[0].cells
+    assert schedule([toy()], Store(tmp_path), "cpu").groups[0].cells == todo.groups[0].cells
 
 
 def test_a_group_is_not_the_fastest_if_it_leaves_a_few_alone(tmp_path, monkeypatch):
@@ -260,7 +260,7 @@ def test_a_group_is_not_the_fastest_if_it_leaves_a_few_alone(tmp_path, monkeypat
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     slow = replace(toy(18), trainer=ToyTrainer(lambda cells: 1 + 0.5 * len(cells) + 0.5 * (len(cells) > 16)))
-    todo = plan([slow], Store(tmp_path), "cpu")
+    todo = schedule([slow], Store(tmp_path), "cpu")
     assert [len(group.cells) for group in todo.groups] == [18]
     assert todo.seconds == pytest.approx(10.5)
 
@@ -277,7 +277,7 @@ def test_one_worker_keeps_the_grids_order_and_several_begin_with_the_longest(
             lambda cells: cells[0].model.scale * len(cells), shape=lambda cell: cell.model.scale
         ),
     )
-    found = [group.cells[0].model.scale for group in plan([apart], Store(tmp_path), "cpu").groups]
+    found = [group.cells[0].model.scale for group in schedule([apart], Store(tmp_path), "cpu").groups]
     assert list(dict.fromkeys(found)) == order
 
 
@@ -296,7 +296,7 @@ def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
     experiment = replace(toy(3), trainer=MeasuredAfterTheLastStep())
     store, cells = Store(tmp_path), tuple(experiment.cells())
     with pytest.raises(KeyboardInterrupt):
-        run(Plan((Group(experiment, cells, 1.0),), 3, 0, workers), store, "cpu", advance=interrupted)
+        run(Schedule((Group(experiment, cells, 1.0),), 3, 0, workers), store, "cpu", advance=interrupted)
     assert store.finished(experiment) == {cell.key() for cell in cells}
 
 
@@ -313,7 +313,7 @@ def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
     monkeypatch.setattr("rankscope.lab.runner.PATIENCE", 0.01)
     experiment = toy(18, pause=0.05)
     groups = tuple(Group(experiment, (cell,), 1.0) for cell in experiment.cells())
-    run(Plan(groups, len(groups), 0, 2), Store(tmp_path), "cpu")
+    run(Schedule(groups, len(groups), 0, 2), Store(tmp_path), "cpu")
     assert len(waiting) == len(groups)
 
 
@@ -327,7 +327,7 @@ def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
             return super().measure(cells, trained, job)
 
     store = Store(tmp_path)
-    todo = plan([replace(experiment, trainer=Broken())], store, "cpu")
+    todo = schedule([replace(experiment, trainer=Broken())], store, "cpu")
     with pytest.raises(RuntimeError, match="boom"):
         run(todo, store, "cpu")
     go(tmp_path, cells=12)
@@ -352,7 +352,7 @@ def test_no_group_is_larger_than_the_memory_and_each_limit_is_measured_for_itsel
     experiment, store = holding(lambda: room["cells"]), Store(tmp_path)
 
     def largest(memory):
-        return max(len(group.cells) for group in plan([experiment], store, "cpu", memory).groups)
+        return max(len(group.cells) for group in schedule([experiment], store, "cpu", memory).groups)
 
     assert largest(64.0) == 8
     room["cells"] = 2

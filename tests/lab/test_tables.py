@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Store, run
-from rankscope.lab.runner import plan
+from rankscope.lab.runner import schedule
 from rankscope.lab.tables import export_tables
 from tests.lab.toy import toy
 
@@ -17,7 +17,7 @@ def ran(folder, wanted):
     whole = toy(12)
     store = Store(folder)
     piece = replace(whole, grid=whole.grid.where({"scale": wanted}))
-    run(plan([piece], store, "cpu"), store, "cpu")
+    run(schedule([piece], store, "cpu"), store, "cpu")
     return store
 
 

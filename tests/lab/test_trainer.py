@@ -9,7 +9,7 @@ import torch
 
 from rankscope.core import Config
 from rankscope.lab import Experiment, Grid, Outcome, Store, Trainer, run
-from rankscope.lab.runner import plan
+from rankscope.lab.runner import schedule
 from tests.lab.toy import toy
 
 
@@ -125,13 +125,13 @@ def test_groups_are_cut_from_the_whole_grid_and_not_from_what_is_left(tmp_path, 
     """Four at a time: after cells 1 and 6 were finished, the groups are still {0, 2, 3} and {4, 5, 7}."""
     store = Store(tmp_path)
     eight = replace(toy(), grid=Grid(seed=range(8)))
-    fours = plan([eight], store, "cpu")
+    fours = schedule([eight], store, "cpu")
     assert [[cell.seed for cell in group.cells] for group in fours.groups] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     alone = [
         replace(group, cells=(group.cells[place],)) for group, place in zip(fours.groups, (1, 2), strict=True)
     ]
     run(replace(fours, groups=tuple(alone)), store, "cpu")
-    left = plan([eight], store, "cpu")
+    left = schedule([eight], store, "cpu")
     assert [[cell.seed for cell in group.cells] for group in left.groups] == [[0, 2, 3], [4, 5, 7]]
     assert (left.cells, left.finished) == (8, 2)
 
@@ -144,20 +144,20 @@ def test_the_state_of_a_finished_group_is_removed(tmp_path, one_worker):
             seen.extend(path for path in Path(tmp_path).rglob("*") if path.parent.parent.name == "unfinished")
             return super().measure(cells, trained, job)
 
-    todo = plan([experiment(Watched())], store, "cpu")
+    todo = schedule([experiment(Watched())], store, "cpu")
     run(todo, store, "cpu")
     assert seen, "there was a state while the group ran"
     assert not [path for path in (tmp_path / "unfinished").rglob("*") if path.is_file()]
 
 
 def test_what_the_machine_lacks_is_not_planned(tmp_path):
-    todo = plan([replace(toy(), requires=lambda: "a telescope is missing")], Store(tmp_path), "cpu")
+    todo = schedule([replace(toy(), requires=lambda: "a telescope is missing")], Store(tmp_path), "cpu")
     assert (todo.groups, todo.cells) == ((), 0)
 
 
 def test_cells_that_take_turns_advance_by_their_share(tmp_path, one_worker):
     told = []
     store = Store(tmp_path)
-    todo = plan([toy(12, pause=0.0)], store, "cpu")
+    todo = schedule([toy(12, pause=0.0)], store, "cpu")
     run(todo, store, "cpu", advance=told.append)
     assert sum(told) == pytest.approx(sum(group.seconds for group in todo.groups))

@@ -11,7 +11,7 @@ import torch
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Store, run
 from rankscope.lab.provenance import code_digest, roots_of
-from rankscope.lab.runner import plan
+from rankscope.lab.runner import schedule
 from rankscope.lab.tables import export_tables, read_kept
 from rankscope.lab.vouching import FILE, code_note, read_vouched, vouch
 from tests.lab.toy import toy
@@ -33,7 +33,7 @@ def code(monkeypatch):
 
 def ran(folder, scales=("1.0", "2.0", "3.0")):
     whole, store = toy(6), Store(folder)
-    run(plan([replace(whole, grid=whole.grid.where({"scale": scales}))], store, "cpu"), store, "cpu")
+    run(schedule([replace(whole, grid=whole.grid.where({"scale": scales}))], store, "cpu"), store, "cpu")
     return store
 
 

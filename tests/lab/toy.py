@@ -9,7 +9,7 @@ import torch
 
 from rankscope.core import Config
 from rankscope.lab import Experiment, Grid, Outcome, Store, Trainer, run
-from rankscope.lab.runner import plan
+from rankscope.lab.runner import schedule
 
 
 class Task(Config):
@@ -69,7 +69,7 @@ def toy(cells=60, pause=0.002):
 
 def go(folder, cells=60, pause=0.002):
     store = Store(folder)
-    run(plan([toy(cells, pause)], store, "cpu"), store, "cpu")
+    run(schedule([toy(cells, pause)], store, "cpu"), store, "cpu")
 
 
 def go_traced(folder, trace, cells=60, pause=0.002):

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from rankscope.core.streams import stream
-from rankscope.ensembles import layered
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import layered, patterns
 from rankscope.ensembles.layered import Layered, Norm
 from rankscope.measure import scores
 from rankscope.measure.neurons import magnitudes
@@ -62,7 +61,7 @@ def test_taylor_is_the_change_of_the_loss_as_a_unit_starts_to_go(kind, units):
     found = scores.taylor(scores.units(weights[name], units), scores.units(grads[name], units))
 
     def loss(now):
-        return one_layer.hinge(layered.forward(MODEL, now, x), labels).mean(-1)
+        return patterns.hinge(layered.forward(MODEL, now, x), labels).mean(-1)
 
     for unit in range(units):
         less = scores.units(weights[name], units).clone()

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import layered
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import layered, patterns
 from rankscope.ensembles.layered import Layered, Norm
 from rankscope.ensembles.patterns import Init, OneLayer
 from rankscope.figures.printed import save_static
@@ -69,7 +68,7 @@ def _plain_training(cell):
         [cell.task], [cell.seed], split=Split.TRAIN, steps=cell.train.steps, batch=cell.train.batch
     ):
         optimizer.zero_grad()
-        one_layer.hinge(layered.forward(cell.model, weights, batch.x), batch.labels).mean().backward()
+        patterns.hinge(layered.forward(cell.model, weights, batch.x), batch.labels).mean().backward()
         optimizer.step()
     return {name: tensor.detach()[0] for name, tensor in weights.items()}
 
@@ -80,7 +79,7 @@ def test_one_layer_of_one_head_trains_as_the_papers_model():
     same = Experiment("test", TASK, old, group[0].train, Grid(seed=(0, 1)), OneLayerTrainer())
     deep, paper = TRAINER.train(group, Job()), same.trainer.train(same.cells(), Job())
     assert torch.allclose(deep.losses, paper.losses, atol=1e-5)
-    for name in one_layer.TRAINED:
+    for name in patterns.TRAINED:
         assert torch.allclose(deep.at[15][f"{name}/1"], paper.at[15][name], atol=1e-5), name
 
 

@@ -52,7 +52,7 @@ def test_updates_are_held_to_their_rank_and_full_training_is_full_training():
 
 
 def test_what_is_not_adapted_learns_itself():
-    part = next(group for group in groups(smoke("lora_parts")) if group[0].model.adapted == ("w_o",))
+    part = next(group for group in groups(smoke("lora-parts")) if group[0].model.adapted == ("w_o",))
     trajectory, end = trained(part[:1])
     ranks = {
         name: int(torch.linalg.matrix_rank((end[name] - trajectory.at[0][name])[0].double(), rtol=1e-3))
@@ -111,7 +111,7 @@ def world(experiment):
     """A table in which the rank that remark 1 names is enough, and less is not."""
     if experiment == "li2024/lora":
         return table(loss=lambda rank, rate, seed: 0.2 if rank == "1" else 0.001)
-    if experiment == "li2024/lora_parts":
+    if experiment == "li2024/lora-parts":
         return pd.DataFrame(
             [
                 {"adapter_rank": rank, "adapted": part, "seed": seed, "loss": 0.001, "converged_step": 30.0}

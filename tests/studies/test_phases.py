@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import patterns
 from rankscope.lab import AtMost, Check, Job, Origin, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
@@ -24,7 +24,7 @@ from rankscope.theory.updates.phases import drowning_noise, noise_border, outvot
 from tests.papers.li2024.tidy import changed, trained, where
 
 BY_ID = {claim.id.removeprefix("li2024.phases-"): claim for claim in CLAIMS}
-AT = {experiment.name.removeprefix("li2024/phases_"): experiment for experiment in experiments(Scale.QUICK)}
+AT = {experiment.name.removeprefix("li2024/phases-"): experiment for experiment in experiments(Scale.QUICK)}
 
 
 def test_over_a_thousand_trainings_on_maps_of_at_least_twelve_by_twelve():
@@ -37,7 +37,7 @@ def test_over_a_thousand_trainings_on_maps_of_at_least_twelve_by_twelve():
 @pytest.mark.parametrize("scale", list(Scale))
 @pytest.mark.parametrize("name", list(MAPS))
 def test_the_papers_setting_is_a_cell_of_every_map(name, scale):
-    experiment = {e.name: e for e in experiments(scale)}[f"li2024/phases_{name}"]
+    experiment = {e.name: e for e in experiments(scale)}[f"li2024/phases-{name}"]
     phase = MAPS[name]
     home = [
         c
@@ -70,7 +70,7 @@ def test_a_cell_of_a_map_measures_what_the_papers_own_experiment_does():
 
 def test_the_test_set_of_a_map_is_drawn_apart_from_what_is_trained_on():
     cell = AT["start"].cells()[0]
-    start = one_layer.init([cell.model], [cell.seed], tokens=cell.task.tokens)
+    start = patterns.init([cell.model], [cell.seed], tokens=cell.task.tokens)
     seen = SurveyTrainer(samples=256).examiner([cell], start, "cpu").test.x
 
     def drawn(split):
@@ -155,7 +155,7 @@ def test_each_claim_holds_where_it_is_true_and_fails_where_not(name):
     if name == "drowning":
         table = world("noise", lambda at: drowning_noise(at, 10.0))
     else:
-        table = world(claim.experiment.removeprefix("li2024/phases_"))
+        table = world(claim.experiment.removeprefix("li2024/phases-"))
     if name in ("noise-region", "start", "start-region", "sizes-region"):
         table = RANK_TWO(table)
     assert judge(claim, table).verdict is Verdict.HOLDS
@@ -190,7 +190,7 @@ def test_the_checks_of_a_setting_are_those_of_its_own_rows():
 def test_figures_show_the_share_of_seeds_the_papers_cell_and_the_line():
     one = spoilt("whole", lambda t: (t["seed"] == 0) & (t["noise"] == 0.1) & (t["relevant"] == 0.4), loss=0.5)
     table = one(world("noise"))
-    (figure,) = figures(Results({"li2024/phases_noise": table}, lambda key: {}))
+    (figure,) = figures(Results({"li2024/phases-noise": table}, lambda key: {}))
     assert [panel.title for panel in figure.panels] == [claim.source for claim in MAPPED.values()]
     heat_map = figure.panels[0].heat_map
     column, row = heat_map.here
@@ -217,6 +217,6 @@ def test_what_is_asked_of_maps_goes_beyond_the_paper():
 
 
 def test_a_map_without_a_line_has_none():
-    (figure,) = figures(Results({"li2024/phases_sizes": world("sizes")}, lambda key: {}))
+    (figure,) = figures(Results({"li2024/phases-sizes": world("sizes")}, lambda key: {}))
     assert SIZES.title in figure.title
     assert not any(panel.heat_map.lines for panel in figure.panels)

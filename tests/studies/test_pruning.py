@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import layered
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import layered, patterns
 from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies.pruning import CLAIMS, experiments, figures
@@ -82,7 +81,7 @@ def test_a_record_says_what_pruning_by_its_score_costs(trained):
             few[f"w_o/{layer}"] = end[f"w_o/{layer}"].clone()
             few[f"w_o/{layer}"][1, order[: round(0.5 * model.hidden)]] = 0
         test = examiner.test
-        loss = one_layer.hinge(layered.forward(model, few, test.x), test.labels)[1].mean()
+        loss = patterns.hinge(layered.forward(model, few, test.x), test.labels)[1].mean()
         found = one_value(records, "loss", "pruning", units="neurons", score=score, fraction=0.5)
         assert found == pytest.approx(float(loss), abs=1e-6)
     table = pd.DataFrame(records)

@@ -1,7 +1,7 @@
 import torch
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Experiment, Grid, Job
 from rankscope.papers.li2024.trainer import OneLayerTrainer
@@ -26,15 +26,15 @@ def cells(**grid):
 
 def plain_training(cell):
     """The slow twin: one model, autograd, torch.optim.SGD."""
-    weights = one_layer.init([cell.model], [cell.seed], tokens=cell.task.tokens)
-    leaves = {name: weights[name].requires_grad_() for name in one_layer.TRAINED}
+    weights = patterns.init([cell.model], [cell.seed], tokens=cell.task.tokens)
+    leaves = {name: weights[name].requires_grad_() for name in patterns.TRAINED}
     optimizer = torch.optim.SGD(leaves.values(), lr=cell.train.learning_rate)
     data = batches(
         [cell.task], [cell.seed], split=Split.TRAIN, steps=cell.train.steps, batch=cell.train.batch
     )
     for batch in data:
         optimizer.zero_grad()
-        one_layer.hinge(one_layer.forward(weights, batch.x), batch.labels).mean().backward()
+        patterns.hinge(patterns.forward(weights, batch.x), batch.labels).mean().backward()
         optimizer.step()
     return {name: tensor.detach()[0] for name, tensor in weights.items()}
 
@@ -53,7 +53,7 @@ def test_a_member_equals_its_solo_run_and_plain_pytorch():
     for place in (0, 3, 6):
         solo = TRAINER.train(mixed[place : place + 1], Job()).at[40]
         plain = plain_training(mixed[place])
-        for name in one_layer.TRAINED:
+        for name in patterns.TRAINED:
             assert torch.allclose(stacked[name][place], solo[name][0], atol=1e-5), name
             assert torch.allclose(stacked[name][place], plain[name], atol=1e-5), name
     assert not torch.allclose(stacked["w_v"][0], stacked["w_v"][3], atol=1e-3)
@@ -64,7 +64,7 @@ def test_the_trajectory_keeps_the_start_the_chosen_steps_and_the_end():
     trajectory = OneLayerTrainer(records_at=(5, 10)).train(group, Job())
     assert sorted(trajectory.at) == [0, 1, 5, 10, 20, 30, 40]
     assert trajectory.losses.shape == (40, 2)
-    start = one_layer.init([OneLayer(hidden=30)] * 2, [0, 1], tokens=group[0].task.tokens)
+    start = patterns.init([OneLayer(hidden=30)] * 2, [0, 1], tokens=group[0].task.tokens)
     for name, tensor in trajectory.at[0].items():
         assert torch.equal(tensor, start[name])
     assert torch.equal(trajectory.at[40]["a"], start["a"])

@@ -18,7 +18,7 @@ from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError
 from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
 from rankscope.lab.claim import Check, Claim
-from rankscope.lab.runner import Plan, check_device, limit_memory, plan
+from rankscope.lab.runner import Schedule, check_device, limit_memory, schedule
 from rankscope.lab.store import FILE
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def reproduce(
     for note in filter(None, (e.not_run for e in experiments)):
         log.print(escape(note), soft_wrap=True)
     with log.status("measuring group sizes"):
-        todo = plan(experiments, store, device, memory)
+        todo = schedule(experiments, store, device, memory)
     log.print(_cost(todo, scale, device), soft_wrap=True)
     _run(todo, store, device, log, experiments)
     if experiment is not None:
@@ -190,7 +190,7 @@ def tables_folder(given: Path) -> Path:
     return given
 
 
-def _run(todo: Plan, store: Store, device: str, log: Console, experiments: Sequence[Experiment]) -> None:
+def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: Sequence[Experiment]) -> None:
     """Run the plan behind a progress bar that counts expected seconds; in a log it is a line a twentieth."""
     total = sum(group.seconds for group in todo.groups)
     with Progress(
@@ -223,7 +223,7 @@ def _write(out: Path, made: Any, log: Console, name: str | None = None) -> Path:
         return write_report(out, made, name=name)
 
 
-def _cost(todo: Plan, scale: Scale, device: str) -> str:
+def _cost(todo: Schedule, scale: Scale, device: str) -> str:
     left = todo.cells - todo.finished
     if not todo.cells:
         return f"Scale {scale.value}: there is nothing that can be run."

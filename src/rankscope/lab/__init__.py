@@ -12,7 +12,6 @@ from rankscope.lab.claim import (
     Origin,
     Verdict,
     judge,
-    paper_claim,
 )
 from rankscope.lab.experiment import Cell, Experiment, Grid, Outcome
 from rankscope.lab.paper import Paper
@@ -23,5 +22,5 @@ from rankscope.lab.trainer import Computation, Job, Trainer
 
 __all__ = [
     "AtLeast", "AtMost", "Between", "Cell", "Check", "Checks", "Claim", "Claims", "Computation", "Experiment", "Grid",
-    "Job", "Judgement", "Origin", "Outcome", "Paper", "Scale", "Store", "Trainer", "Verdict", "judge", "paper_claim", "run",
+    "Job", "Judgement", "Origin", "Outcome", "Paper", "Scale", "Store", "Trainer", "Verdict", "judge", "run",
 ]  # fmt: skip

@@ -201,21 +201,6 @@ class Claims(Sequence[Claim]):
         return len(self._claims)
 
 
-def paper_claim(
-    paper: str, name: str, source: str, statement: str, paper_value: str, experiment: str, figure: str, checks: Checks,
-) -> Claim:  # fmt: skip
-    """A claim by the short names of its parts inside a paper: `partial(paper_claim, "li2024")` writes them once."""
-    return Claim(
-        id=f"{paper}.{name}",
-        source=source,
-        statement=statement,
-        paper_value=paper_value,
-        experiment=f"{paper}/{experiment}",
-        figure=f"{paper}-{figure}",
-        checks=checks,
-    )
-
-
 @dataclass(frozen=True)
 class Judgement:
     """A claim's verdict with the figures behind it."""

@@ -47,7 +47,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """What is left to run and what it will cost."""
 
     groups: tuple[Group, ...]
@@ -89,7 +89,9 @@ def limit_memory(device: str, gibibytes: float) -> None:
     torch.cuda.set_per_process_memory_fraction(share, torch.device(device).index)
 
 
-def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: float | None = None) -> Plan:
+def schedule(
+    experiments: Sequence[Experiment], store: Store, device: str, memory: float | None = None
+) -> Schedule:
     """Group the unfinished cells. Group sizes are measured once per shape and limit of memory, and kept in the store.
 
     Groups are cut from the whole grid, not from what is left of it, so a run that was killed and started again
@@ -128,11 +130,11 @@ def plan(experiments: Sequence[Experiment], store: Store, device: str, memory: f
     if workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
-    return Plan(tuple(groups), total, total - pending, workers)
+    return Schedule(tuple(groups), total, total - pending, workers)
 
 
 def run(
-    todo: Plan, store: Store, device: str, *, advance: Callable[[float], None] = lambda seconds: None
+    todo: Schedule, store: Store, device: str, *, advance: Callable[[float], None] = lambda seconds: None
 ) -> None:
     """Run every group of the plan and keep its cells; `advance` hears of progress in expected seconds."""
     heard = 0.0

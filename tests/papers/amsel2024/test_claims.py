@@ -56,7 +56,7 @@ def world(experiment):
         "dims": lambda: [
             {"dim": dim, "rank": dim // heads, "error": 0.1 * heads} for dim in (4, 8) for heads in (1, 2, 4)
         ],
-        "two_points": lambda: [
+        "two-points": lambda: [
             {"rank": rank, "heads": 8 // rank, "floor": floor, "error": floor + 0.05}
             for rank, floor in ((1, 0.2), (4, 0.1), (8, 0.0))
         ],

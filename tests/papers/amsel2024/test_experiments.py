@@ -108,7 +108,7 @@ def test_our_start_is_better_than_the_constant_answer_and_the_authors_is_worse()
 @pytest.mark.gpu
 @pytest.mark.skipif(not usable("cuda") or not torch.cuda.is_available(), reason="no CUDA device")
 def test_two_points_trained_in_a_graph_are_the_plain_ones():
-    cells = SMOKE["two_points"].cells()[:2]
+    cells = SMOKE["two-points"].cells()[:2]
     train = cells[0].train.replace(steps=20)
     cells = [replace(cell, train=train) for cell in cells]
     weights, losses = two_points._train(cells, "cuda", None, lambda: None)
@@ -229,11 +229,11 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
 
 
 def test_smoke_runs_from_end_to_end_and_every_figure_is_drawn(tmp_path):
-    chosen = [SMOKE[name] for name in ("positions", "tokens", "dims", "two_points")]
+    chosen = [SMOKE[name] for name in ("positions", "tokens", "dims", "two-points")]
     _, tables = finish(chosen, tmp_path)
     assert all(len(tables[experiment.name]) == experiment.size for experiment in chosen)
     assert set(tables["amsel2024/positions"]["positions"]) == {kind.value for kind in Positions}
-    assert (tables["amsel2024/two_points"]["error"] >= tables["amsel2024/two_points"]["floor"]).all()
+    assert (tables["amsel2024/two-points"]["error"] >= tables["amsel2024/two-points"]["floor"]).all()
     drawn = figures(_results(tables))
     assert [figure.id for figure in drawn] == [
         f"amsel2024-{name}" for name in ("positions", "tokens", "dims", "floor", "survey")

@@ -66,12 +66,12 @@ def world(experiment):
             )
             for m in (10, 20, 40, 80)
         ],
-        "init_scale": [
+        "init-scale": [
             ({"init_scale": d}, alignment("qk", irrelevant_self_greatest=d)) for d in (0.05, 0.1, 0.2, 0.4)
         ],
         "hidden": [({"hidden": m}, neurons(m)) for m in (50, 100, 200, 400)],
-        "learning_rate": [({"learning_rate": r}, converged(r**-0.6)) for r in (0.1, 0.2, 0.4, 0.8)],
-        "relevant_fraction": [({"relevant_fraction": a}, converged(9 / a)) for a in (0.2, 0.3, 0.5, 0.8)],
+        "learning-rate": [({"learning_rate": r}, converged(r**-0.6)) for r in (0.1, 0.2, 0.4, 0.8)],
+        "relevant-fraction": [({"relevant_fraction": a}, converged(9 / a)) for a in (0.2, 0.3, 0.5, 0.8)],
     }[name]  # fmt: skip
     return pd.DataFrame(
         [
@@ -143,7 +143,7 @@ def test_seeds_that_disagree_leave_a_claim_undecided():
 
 
 def test_a_bound_from_above_holds_for_what_is_never_positive():
-    table = set_to("alignment", irrelevant_self_greatest=-0.01)(world("li2024/init_scale"))
+    table = set_to("alignment", irrelevant_self_greatest=-0.01)(world("li2024/init-scale"))
     assert judge(BY_ID["eq8-self"], table).verdict is Verdict.HOLDS
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.catalogue import PAPERS
 from rankscope.lab import Scale, Store, run
-from rankscope.lab.runner import plan
+from rankscope.lab.runner import schedule
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.studies.real import CLAIMS, assets, experiments
@@ -79,7 +79,7 @@ def test_what_is_missing_is_named_and_the_run_goes_on(monkeypatch, tmp_path, pla
     lacking = experiments(Scale.SMOKE)[place]
     assert (lacking.requires() or "").startswith(reason)
     store = Store(tmp_path)
-    todo = plan([lacking], store, "cpu")
+    todo = schedule([lacking], store, "cpu")
     assert (todo.cells, todo.groups) == (0, ())
     run(todo, store, "cpu")
     assert store.table(lacking).empty

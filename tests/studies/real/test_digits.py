@@ -7,7 +7,7 @@ import torch
 from rankscope.figures.printed import save_static
 from rankscope.lab import Job, Scale, Store, run
 from rankscope.lab.paper import Results
-from rankscope.lab.runner import plan
+from rankscope.lab.runner import schedule
 from rankscope.lab.tidy import rows_of
 from rankscope.studies.real import assets, digits, experiments, figures
 from rankscope.studies.real.digits import Digits, SmallVit
@@ -91,7 +91,7 @@ def test_every_weight_is_a_matrix():
 def test_the_experiment_runs_repeats_itself_and_is_drawn(tmp_path):
     (experiment,) = [one for one in experiments(Scale.SMOKE) if one.name == "li2024/digits"]
     store = Store(tmp_path / "store")
-    run(plan([experiment], store, "cpu"), store, "cpu")
+    run(schedule([experiment], store, "cpu"), store, "cpu")
     table = store.table(experiment)
     assert table["cell"].nunique() == experiment.size
     assert sorted(set(table["classes"])) == [2, 8]

@@ -200,7 +200,7 @@ def _two_points(sizes: Sizes) -> Experiment:
     )
     ranks = tuple(2**power for power in range(sizes.point_dim.bit_length()))
     return Experiment(
-        name=f"{NAME}/two_points",
+        name=f"{NAME}/two-points",
         task=task,
         model=HeadSum(dim=sizes.point_dim, rank=1, budget=1),
         train=AdamW(steps=sizes.point_steps, batch=sizes.batch, learning_rate=0.03, warmup=0.1),

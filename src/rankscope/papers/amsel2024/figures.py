@@ -34,7 +34,7 @@ def figures(results: Results) -> list[Figure]:
         "positions": (_positions,),
         "tokens": (_tokens,),
         "dims": (_dims,),
-        "two_points": (_floor,),
+        "two-points": (_floor,),
         "constructions": (_constructions,),
     }
     drawn = [

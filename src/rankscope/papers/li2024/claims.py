@@ -137,10 +137,10 @@ def _steps_needed(axis: str, power: float) -> Checks:
     return checks
 
 
-claims("steps-rate", source="Theorem 1, T", value="exponent −3/5", experiment="learning_rate", figure="convergence",
+claims("steps-rate", source="Theorem 1, T", value="exponent −3/5", experiment="learning-rate", figure="convergence",
        says="Training takes T = Θ(η^(−3/5)) steps in the step size η.")(
     _steps_needed("learning_rate", theory.STEPS_AGAINST_RATE))  # fmt: skip
-claims("steps-fraction", source="Theorem 1, T", value="exponent −1", experiment="relevant_fraction", figure="convergence",
+claims("steps-fraction", source="Theorem 1, T", value="exponent −1", experiment="relevant-fraction", figure="convergence",
        says="Training takes T = Θ(1/α_*) steps in the fraction of relevant tokens.")(
     _steps_needed("relevant_fraction", theory.STEPS_AGAINST_FRACTION))  # fmt: skip
 
@@ -189,7 +189,7 @@ claims("eq8-key", source="(8), first, W_K", value="≥ Ω(1)", experiment="patte
     _constant(bounded.K_ONTO_RELEVANT))  # fmt: skip
 
 
-@claims("eq8-self", source="(8), second", value="exponent ≥ 1 in δ", experiment="init_scale", figure="init",
+@claims("eq8-self", source="(8), second", value="exponent ≥ 1 in δ", experiment="init-scale", figure="init",
         says="μᵀΔWμ ≤ O(δ) for W_Q, W_K and irrelevant μ.")  # fmt: skip
 def _bounded_by_delta(table: pd.DataFrame) -> list[Check]:
     return [at_most(table, "init_scale", bounded.QK_IRRELEVANT_SELF, 1.0, axis_to_zero=True)]

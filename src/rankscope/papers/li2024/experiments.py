@@ -116,13 +116,13 @@ def experiments(scale: Scale) -> list[Experiment]:
         experiment("regime", Grid(seed=range(many)), arrays=True),
         experiment("steps", Grid(seed=sweep), records_at=horizon, steps=horizon[-1]),
         experiment("patterns", Grid(seed=sweep, patterns=PATTERN_COUNTS)),
-        experiment("init_scale", Grid(seed=sweep, init_scale=(0.05, 0.1, 0.14, 0.2))),
+        experiment("init-scale", Grid(seed=sweep, init_scale=(0.05, 0.1, 0.14, 0.2))),
         experiment("hidden", Grid(seed=sweep, hidden=(50, 100, 200, 400, 800))),
         experiment(
-            "learning_rate", Grid(seed=sweep, learning_rate=(0.0625, 0.125, 0.25, 0.5, 1.0)), steps=2 * steps
+            "learning-rate", Grid(seed=sweep, learning_rate=(0.0625, 0.125, 0.25, 0.5, 1.0)), steps=2 * steps
         ),
         experiment(
-            "relevant_fraction",
+            "relevant-fraction",
             Grid(seed=sweep, relevant_fraction=(0.3, 0.4, 0.5, 0.6, 0.8)),
             learning_rate=0.25,
         ),

@@ -25,11 +25,11 @@ def figures(results: Results) -> list[Figure]:
     """Every figure whose first experiment has been run; panels of experiments that have not are left out."""
     made = {
         "regime": (_figure_1, _figure_2, _figure_3, _alignment),
-        "learning_rate": (_convergence,),
-        "relevant_fraction": (_convergence,),
+        "learning-rate": (_convergence,),
+        "relevant-fraction": (_convergence,),
         "steps": (_steps,),
         "patterns": (_patterns, _figure_3),
-        "init_scale": (_init_scale,),
+        "init-scale": (_init_scale,),
         "hidden": (_hidden,),
         "sensitivity": (_sensitivity,),
     }
@@ -154,12 +154,13 @@ def _alignment(results: Results) -> Figure:
 
 def _convergence(results: Results) -> Figure:
     panels = []
-    for name, title, letter, power, law in (
+    for axis, title, letter, power, law in (
         ("learning_rate", "against the learning rate", "η", theory.STEPS_AGAINST_RATE, "η^(−3/5)"),
         ("relevant_fraction", "against the relevant fraction", "α", theory.STEPS_AGAINST_FRACTION, "1/α"),
     ):
+        name = axis.replace("_", "-")
         if _has(results, name):
-            measured = curve("measured", rows_of(_table(results, name), "training"), name, "converged_step")
+            measured = curve("measured", rows_of(_table(results, name), "training"), axis, "converged_step")
             series = [measured, _power(measured, power, law)]
             panels.append(Panel(title, letter, "steps", series, log_x=True, log_y=True))
     return Figure(
@@ -169,7 +170,7 @@ def _convergence(results: Results) -> Figure:
         caption="First step around which the training loss, averaged over 8 batches, is under 0.05. Dashed: the theorem's "
         "power through the middle value.",
         panels=panels,
-        experiments=_run_of(results, "learning_rate", "relevant_fraction"),
+        experiments=_run_of(results, "learning-rate", "relevant-fraction"),
     )
 
 
@@ -231,7 +232,7 @@ def _patterns(results: Results) -> Figure:
 
 
 def _init_scale(results: Results) -> Figure:
-    table = _table(results, "init_scale")
+    table = _table(results, "init-scale")
     own = _greatest("measured, greatest of Q and K", table, "init_scale", bounded.QK_IRRELEVANT_SELF)
     return Figure(
         id="li2024-init",
@@ -240,7 +241,7 @@ def _init_scale(results: Results) -> Figure:
         caption="Below zero the bound holds whatever its constant.",
         panels=(Panel("(8): μᵀΔWμ, irrelevant μ", "δ", "alignment",
                       [own, Series("δ", own.x, [float(d) for d in own.x], paper=True)]),),
-        experiments=("li2024/init_scale",),
+        experiments=("li2024/init-scale",),
     )  # fmt: skip
 
 

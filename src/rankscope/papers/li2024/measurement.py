@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell
 from rankscope.lab.experiment import Scalar
@@ -73,13 +73,13 @@ class Examiner:
 
     def contributions(self, weights: Weights) -> tuple[Tensor, Columns]:
         """What each neuron adds to the output on the test set; the loss f(Ψ) [(4)] and attention mass [figure 1B]."""
-        attended = one_layer.attention(weights, self.test.x)
-        parts = one_layer.neuron_outputs(weights, self.test.x, attended)
+        attended = patterns.attention(weights, self.test.x)
+        parts = patterns.neuron_outputs(weights, self.test.x, attended)
         return parts, {"loss": self.loss(parts.sum(-1)), "mass": attention_mass(attended, self.relevant)}
 
     def loss(self, output: Float[Tensor, "member sample"]) -> Float[Tensor, " member"]:
         """f(Ψ), equation (4), on the test set."""
-        return one_layer.hinge(output, self.test.labels).mean(-1)
+        return patterns.hinge(output, self.test.labels).mean(-1)
 
     def truncation(self, weights: Weights) -> Iterator[Measured]:
         """Loss and attention mass with every update truncated [figure 1]; singular values [figure 2, remark 1]."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import TRAINED, OneLayer
 from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.lab.experiment import ModelT
@@ -90,13 +90,13 @@ class OneLayerTrainer(PatternTrainer[OneLayer]):
     def start(self, cells: Sequence[OneLayerCell], device: str) -> Weights:
         """The weights at step 0."""
         models, seeds = [cell.model for cell in cells], [cell.seed for cell in cells]
-        return one_layer.init(models, seeds, tokens=cells[0].task.tokens, device=device)
+        return patterns.init(models, seeds, tokens=cells[0].task.tokens, device=device)
 
     def gradients(
         self, cells: Sequence[OneLayerCell], weights: Weights, batch: PatternBatch
     ) -> tuple[Tensor, Weights]:
         """Of the hinge loss."""
-        return one_layer.hinge_gradients(weights, batch.x, batch.labels)
+        return patterns.hinge_gradients(weights, batch.x, batch.labels)
 
     def model_key(self, model: OneLayer) -> tuple[Hashable, ...]:
         """Ranks, neurons, and how the output is read."""

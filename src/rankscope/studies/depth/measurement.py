@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rankscope.core.streams import Split, stream
-from rankscope.ensembles import layered
-from rankscope.ensembles import patterns as one_layer
+from rankscope.ensembles import layered, patterns
 from rankscope.lab import Cell
 from rankscope.lab.tidy import MEASUREMENT, WHOLE, Measured, Record, by_member
 from rankscope.linalg.spectrum import energy_rank
@@ -57,7 +56,7 @@ class HeldOut:
     def loss(self, weights: Weights) -> Float[Tensor, " member"]:
         """The mean hinge loss on the test set."""
         output = layered.forward(self.model, weights, self.test.x)
-        return one_layer.hinge(output, self.test.labels).mean(-1)
+        return patterns.hinge(output, self.test.labels).mean(-1)
 
     def recorded(self, loss: Float[Tensor, " member"], rows: Iterable[Measured]) -> list[list[Record]]:
         """The records of each member, the first of the whole encoder; each says whether the encoder trained."""

@@ -61,7 +61,7 @@ def _steps(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@claims("lora-parts", source="Beyond the paper", value="rank 2 like full", experiment="lora_parts", figure="lora-parts",
+@claims("lora-parts", source="Beyond the paper", value="rank 2 like full", experiment="lora-parts", figure="lora-parts",
         says="Rank 2 is enough, too, in W_Q, W_K and W_V alone, and in W_O alone.")  # fmt: skip
 def _parts(table: pd.DataFrame) -> list[Check]:
     return [
@@ -87,9 +87,9 @@ def _patterns(part: int, bound: AtLeast | AtMost) -> Checks:
     return checks
 
 
-claims("lora-relevant", source="Abstract, LoRA", value="rank k like full", experiment="lora_relevant", figure="lora-relevant",
+claims("lora-relevant", source="Abstract, LoRA", value="rank k like full", experiment="lora-relevant", figure="lora-relevant",
        says="With k patterns, training held to rank k ends with the loss of full training.",
        )(_patterns(1, AtMost(LIKE_FULL)))  # fmt: skip
-claims("lora-relevant-less", source="Abstract, LoRA", value="rank < k clearly worse", experiment="lora_relevant",
+claims("lora-relevant-less", source="Abstract, LoRA", value="rank < k clearly worse", experiment="lora-relevant",
        figure="lora-relevant", says="With k patterns, training held to rank k/2 ends clearly worse.",
        )(_patterns(2, AtLeast(CLEARLY_WORSE)))  # fmt: skip

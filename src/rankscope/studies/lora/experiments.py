@@ -60,10 +60,10 @@ def experiments(scale: Scale) -> list[Experiment]:
             grid=Grid(seed=range(judged.stop), adapter_rank=ranks, learning_rate=RATES[scale]),
         ),
         experiment(
-            "li2024/lora_parts", train=few, grid=Grid(seed=judged, adapter_rank=(1, 2), adapted=parts)
+            "li2024/lora-parts", train=few, grid=Grid(seed=judged, adapter_rank=(1, 2), adapted=parts)
         ),
         experiment(
-            "li2024/lora_relevant",
+            "li2024/lora-relevant",
             train=many,
             grid=Grid(seed=judged, relevant_patterns=patterns, adapter_rank=_held(MANY_RANKS[scale])),
         ),

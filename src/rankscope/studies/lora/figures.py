@@ -20,9 +20,9 @@ def figures(results: Results) -> list[Figure]:
     made = []
     if "li2024/lora" in results.tables:
         made.append(_lora(results))
-    if "li2024/lora_parts" in results.tables:
+    if "li2024/lora-parts" in results.tables:
         made.append(_parts(results))
-    if "li2024/lora_relevant" in results.tables:
+    if "li2024/lora-relevant" in results.tables:
         made.append(_relevant(results))
     return made
 
@@ -51,7 +51,7 @@ def _lora(results: Results) -> Figure:
 
 
 def _relevant(results: Results) -> Figure:
-    table = results.tables["li2024/lora_relevant"]
+    table = results.tables["li2024/lora-relevant"]
     counts = sorted({int(count) for count in table["relevant_patterns"]})
     by_count = {count: table[table["relevant_patterns"] == count] for count in counts}
     panels = []
@@ -70,12 +70,12 @@ def _relevant(results: Results) -> Figure:
             *panels,
             Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps", steps),
         ],
-        experiments=("li2024/lora_relevant",),
+        experiments=("li2024/lora-relevant",),
     )
 
 
 def _parts(results: Results) -> Figure:
-    table = results.tables["li2024/lora_parts"]
+    table = results.tables["li2024/lora-parts"]
     table = table.assign(
         which=[f"{part}: {rank}" for part, rank in zip(table["adapted"], table["adapter_rank"], strict=True)]
     )
@@ -92,7 +92,7 @@ def _parts(results: Results) -> Figure:
                 (f"steps until the loss is under {CONVERGED_LOSS:g}", "steps", "converged_step"),
             )
         ],
-        experiments=("li2024/lora_parts",),
+        experiments=("li2024/lora-parts",),
     )  # fmt: skip
 
 

@@ -5,8 +5,7 @@ from collections.abc import Hashable, Sequence
 from pydantic import Field
 from torch import Tensor
 
-from rankscope.ensembles import adapters
-from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles import adapters, patterns
 from rankscope.ensembles.patterns import ManyClass
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.tidy import MEASUREMENT, WHOLE
@@ -43,7 +42,7 @@ class AdapterTrainer(VoteTrainer[Adapted]):
         self, cells: Sequence[AdaptedCell], weights: Weights, batch: PatternBatch
     ) -> tuple[Tensor, Weights]:
         """Through the adapters."""
-        through = adapters.through(many_class.hinge_gradients, cells[0].model.adapted)
+        through = adapters.through(patterns.hinge_gradients, cells[0].model.adapted)
         return through(weights, batch.x, batch.winner % cells[0].model.classes)
 
     def model_key(self, model: Adapted) -> tuple[Hashable, ...]:

@@ -71,16 +71,16 @@ def _noise_border(border: Border) -> Checks:
 claims("phases-border", source="Remark 1, its border", value="σ₂/σ₃ = 10 where predicted",
        says="The noise at which the second direction of ΔW_K is no longer 10 times the rest follows in closed form: it "
        "drowns, or a vote is lost to noise and training never ends.",
-       experiment="phases_noise", figure="phases-noise")(_noise_border(_ten))  # fmt: skip
+       experiment="phases-noise", figure="phases-noise")(_noise_border(_ten))  # fmt: skip
 claims("phases-drowning", source="Remark 1, drowning alone", value="σ₂/σ₃ = 10 where predicted",
        says="The same, from the second direction drowning while the loss falls and nothing else.",
-       experiment="phases_noise", figure="phases-noise")(
+       experiment="phases-noise", figure="phases-noise")(
     _noise_border(partial(drowning_noise, ratio=TEN_TIMES)))  # fmt: skip
 
 
 @claims("phases-noise", source="Section III-A, (6)", value="τ < O(1/M)",
         says="ΔW_K stays of rank two at twice the paper's token noise.",
-        experiment="phases_noise", figure="phases-noise")  # fmt: skip
+        experiment="phases-noise", figure="phases-noise")  # fmt: skip
 def _survives_noise(table: pd.DataFrame) -> list[Check]:
     column = NOISE.x.seen(table).index(TWICE_THE_PAPERS)
     ratios = measured_ratios(NOISE, table)[NOISE.y.here_in(table), column]
@@ -108,12 +108,12 @@ def _in_one_piece(phase: PhaseMap) -> Checks:
 
 claims("phases-noise-region", source="Section III-A", value="one setting",
        says="Over token noise and relevant tokens, each figure holds in one piece around the paper's setting.",
-       experiment="phases_noise", figure="phases-noise")(_in_one_piece(NOISE))  # fmt: skip
+       experiment="phases-noise", figure="phases-noise")(_in_one_piece(NOISE))  # fmt: skip
 
 
 @claims("phases-start", source="Section II, δ", value="δ ∈ (0, 0.2]",
         says="Every figure holds from any start δ ∈ (0, 0.2].",
-        experiment="phases_start", figure="phases-start")  # fmt: skip
+        experiment="phases-start", figure="phases-start")  # fmt: skip
 def _any_start(table: pd.DataFrame) -> list[Check]:
     rows = np.array(START.y.seen(table)) <= GREATEST_START
     column = START.x.here_in(table)
@@ -129,24 +129,24 @@ def _any_start(table: pd.DataFrame) -> list[Check]:
 
 claims("phases-start-region", source="Section II", value="one setting",
        says="Over initial scale and learning rate, each figure holds in one piece around the paper's setting.",
-       experiment="phases_start", figure="phases-start")(_in_one_piece(START))  # fmt: skip
+       experiment="phases-start", figure="phases-start")(_in_one_piece(START))  # fmt: skip
 
 
 @claims("phases-sizes-border", source="Theorem 1, M > Θ(1)", value="σ₂/σ₃ = 10 where predicted",
         says="At which numbers of patterns ΔW_K is of rank two follows from the same closed form, whatever the neurons.",
-        experiment="phases_sizes", figure="phases-sizes")  # fmt: skip
+        experiment="phases-sizes", figure="phases-sizes")  # fmt: skip
 def _sizes_border(table: pd.DataFrame) -> list[Check]:
     return [_right_side(SIZES, _ten, table)]
 
 
 claims("phases-sizes-region", source="Theorem 1, M and m", value="one setting",
        says="Over patterns and neurons, each figure holds in one piece around the paper's setting.",
-       experiment="phases_sizes", figure="phases-sizes")(_in_one_piece(SIZES))  # fmt: skip
+       experiment="phases-sizes", figure="phases-sizes")(_in_one_piece(SIZES))  # fmt: skip
 
 
 @claims("phases-together", source="Figures 1 to 3", value="one setting",
         says="At some settings figures 1A, 1B, 2, 3A and 3B all hold at once, as published.",
-        experiment="phases_sizes", figure="phases-sizes")  # fmt: skip
+        experiment="phases-sizes", figure="phases-sizes")  # fmt: skip
 def _all_at_once(table: pd.DataFrame) -> list[Check]:
     rows = np.array(SIZES.y.seen(table)) >= ENOUGH_NEURONS
     all_hold = np.all([holding(SIZES, table, MAPPED[name]) for name in AS_PUBLISHED], axis=0)[rows]

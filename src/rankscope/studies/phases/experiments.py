@@ -54,7 +54,7 @@ def experiments(scale: Scale) -> list[Experiment]:
     def experiment(phase: PhaseMap) -> Experiment:
         axes = {axis.name: axis.over(scale) for axis in (phase.y, phase.x)}
         return Experiment(
-            f"li2024/phases_{phase.name}",
+            f"li2024/phases-{phase.name}",
             *phase.parts({"steps": STEPS[scale]}),
             grid=Grid(seed=range(SEEDS[scale]), **axes),
             trainer=SurveyTrainer(samples=TEST_SAMPLES[scale]),

@@ -21,7 +21,7 @@ MOST_LABELS = 8
 
 def figures(results: Results) -> Sequence[Figure]:
     """One figure for every map that has been run."""
-    tables = {name: results.tables.get(f"li2024/phases_{name}") for name in MAPS}
+    tables = {name: results.tables.get(f"li2024/phases-{name}") for name in MAPS}
     return [_figure(MAPS[name], table) for name, table in tables.items() if table is not None]
 
 
@@ -38,7 +38,7 @@ def _figure(phase: PhaseMap, table: pd.DataFrame) -> Figure:
         caption="Colour: the share of seeds at which all checks of a figure hold. Hover a cell for its "
         f"figures and the verdict of its seeds together.{border}",
         panels=[_panel(phase, table, claim) for claim in MAPPED.values()],
-        experiments=(f"li2024/phases_{phase.name}",),
+        experiments=(f"li2024/phases-{phase.name}",),
         columns=COLUMNS,
     )
 

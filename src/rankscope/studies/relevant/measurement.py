@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rankscope.core.streams import Split
-from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell
 from rankscope.lab.tidy import MEASUREMENT, WHOLE, Measured, Record, by_member
@@ -47,7 +47,7 @@ class Examiner:
         weights = trajectory.at[step]
         whole = {
             "loss": self.loss(weights),
-            "accuracy": many_class.accuracy(many_class.forward(weights, self.x), self.winner),
+            "accuracy": patterns.accuracy(patterns.forward(weights, self.x), self.winner),
             "converged_step": converged_step(trajectory.losses),
         }
         members: list[Record] = [
@@ -64,7 +64,7 @@ class Examiner:
 
     def loss(self, weights: Weights) -> Float[Tensor, " member"]:
         """The mean hinge on the test set."""
-        return many_class.hinge(many_class.forward(weights, self.x), self.winner).mean(-1)
+        return patterns.hinge(patterns.forward(weights, self.x), self.winner).mean(-1)
 
     def updates(self, weights: Weights) -> dict[str, Float[Tensor, "member value"]]:
         """The singular values of every update."""
@@ -72,7 +72,7 @@ class Examiner:
 
     def first_updates(self) -> dict[str, Float[Tensor, "member value"]]:
         """The singular values of the gradient at the start, on the test set: the first update, with little noise."""
-        _, grads = many_class.hinge_gradients(self.start, self.x, self.winner)
+        _, grads = patterns.hinge_gradients(self.start, self.x, self.winner)
         return {name: torch.linalg.svdvals(grad) for name, grad in grads.items()}
 
     def truncation(self, weights: Weights) -> Iterator[Measured]:

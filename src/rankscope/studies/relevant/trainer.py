@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from rankscope.ensembles import patterns as many_class
+from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import ManyClass
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.linalg.weights import Weights
@@ -23,13 +23,13 @@ class VoteTrainer(PatternTrainer[ClassesT]):
     def start(self, cells: Sequence[Cell[Patterns, ClassesT, Sgd]], device: str) -> Weights:
         """The weights at step 0."""
         models, seeds = [cell.model for cell in cells], [cell.seed for cell in cells]
-        return many_class.init(models, seeds, tokens=cells[0].task.tokens, device=device)
+        return patterns.init(models, seeds, tokens=cells[0].task.tokens, device=device)
 
     def gradients(
         self, cells: Sequence[Cell[Patterns, ClassesT, Sgd]], weights: Weights, batch: PatternBatch
     ) -> tuple[Tensor, Weights]:
         """Of the hinge of Weston and Watkins."""
-        return many_class.hinge_gradients(weights, batch.x, batch.winner % cells[0].model.classes)
+        return patterns.hinge_gradients(weights, batch.x, batch.winner % cells[0].model.classes)
 
     def model_key(self, model: ClassesT) -> tuple[Hashable, ...]:
         """Every shape. How many patterns vote may differ."""

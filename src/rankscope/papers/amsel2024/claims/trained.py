@@ -192,7 +192,7 @@ def _heads_hurt(table: pd.DataFrame) -> list[Check]:
     source="Theorem 2, computed",
     says="No trained layer of heads is better than the lower bound, where it applies: two points, attention alone.",
     value="error ≥ floor",
-    experiment="two_points",
+    experiment="two-points",
     figure="floor",
     origin=Origin.READING,
 )
