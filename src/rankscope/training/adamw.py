@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rankscope.core import Config
 from rankscope.linalg.weights import Weights
-from rankscope.training.schedule import warmup_cosine
+from rankscope.training.schedule import epoch_warmup_cosine, warmup_cosine
 from rankscope.training.state import ResumeState, State
 
 Batch = TypeVar("Batch")
@@ -24,7 +24,8 @@ Batch = TypeVar("Batch")
 class AdamW(Config):
     """Fresh batches, linear warm-up over a share of the steps, cosine to zero, no weight decay.
 
-    clip   the largest norm of a member's gradient; None leaves gradients as they are
+    clip    the largest norm of a member's gradient; None leaves gradients as they are
+    epoch   steps over which the learning rate is constant, 0 in the first so many; None lets it change with every step
     """
 
     steps: int = Field(ge=1)
@@ -33,6 +34,13 @@ class AdamW(Config):
     warmup: float = Field(default=0.05, ge=0, lt=1)
     betas: tuple[float, float] = (0.9, 0.95)
     clip: float | None = Field(default=None, gt=0)
+    epoch: int | None = Field(default=None, ge=1)
+
+    def factor(self, step: int) -> float:
+        """What the learning rate is multiplied by at a step."""
+        if self.epoch is None:
+            return warmup_cosine(step, self.steps, self.warmup)
+        return epoch_warmup_cosine(step, self.steps, self.warmup, self.epoch)
 
 
 class Step(Generic[Batch]):
@@ -87,7 +95,7 @@ class Step(Generic[Batch]):
 
     def rate_factor(self, step: int) -> float:
         """What the schedule multiplies the learning rate by."""
-        return warmup_cosine(step, self.settings.steps, self.settings.warmup)
+        return self.settings.factor(step)
 
     def gradients(self, step: int | Tensor) -> Float[Tensor, " member"]:
         """Give every weight the gradient that the optimizer is to read; the losses, NaN where a gradient overflowed."""

@@ -1,4 +1,4 @@
-"""The learning rate over a training: linear warm-up, then a cosine down to zero."""
+"""The learning rate over a training: linear warm-up, then a cosine down to zero, by steps or by whole epochs."""
 
 import math
 
@@ -13,3 +13,16 @@ def warmup_cosine(step: int, steps: int, warmup: float) -> float:
     if step + 1 < climb:
         return (step + 1) / climb
     return 0.5 * (1 + math.cos(math.pi * max(0.0, step - climb) / (steps - climb)))
+
+
+def epoch_warmup_cosine(step: int, steps: int, warmup: float, epoch: int) -> float:
+    """The same where the rate changes once in `epoch` steps: it is 0 in the first epoch, and 1 in the last that climbs.
+
+    >>> [round(epoch_warmup_cosine(step, 100, 0.3, 10), 2) for step in (0, 9, 10, 20, 30, 60, 99)]
+    [0.0, 0.0, 0.5, 1.0, 1.0, 0.61, 0.05]
+    """
+    now, epochs = step // epoch, steps // epoch
+    climb = int(warmup * epochs)
+    if now < climb:
+        return now / max(climb - 1, 1)
+    return 0.5 * (1 + math.cos(math.pi * (now - climb) / (epochs - climb)))

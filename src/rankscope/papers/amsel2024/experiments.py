@@ -1,7 +1,7 @@
 """amsel2024's experiments at three scales, and how every cell is brought to train."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rankscope.ensembles.encoder import Encoder, Positions
@@ -9,7 +9,7 @@ from rankscope.ensembles.head_sum import HeadSum
 from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.amsel2024.simulation import Construction, Constructions, Kind, Simulation
 from rankscope.papers.amsel2024.trainer import EncoderTrainer
-from rankscope.papers.amsel2024.training import OUR_RECIPE, Start
+from rankscope.papers.amsel2024.training import AUTHORS_RECIPE, OUR_RECIPE, Recipe, Start
 from rankscope.papers.amsel2024.two_points import TwoPointsTrainer
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
 from rankscope.training.adamw import AdamW
@@ -44,6 +44,10 @@ A group that was stopped goes on where it stood, one that was killed from its la
 """
 
 NAME = "amsel2024"
+
+
+REPEATED = OUR_RECIPE.replace(distinct_batches=4)
+"""Few enough batches for a small encoder to remember."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class Sizes:
     precision: Precision = Precision.FLOAT32
     coarse: Precision = Precision.FLOAT32
     figure_start: Start = OUR_RECIPE.start
+    repeated: Recipe = REPEATED
+    repeated_seeds: int = 2
 
 
 SIZES = {
@@ -103,7 +109,7 @@ SIZES = {
         token_ranks=(1, 8, 16, 32, 64), middle_budget=8, many_tokens=(4, 16, 64, 256), tokens_budget=64,
         dims=(16, 64, 128, 256), heads_per_block=(1, 2, 4, 8, 16), point_dim=64, point_budgets=(1, 8),
         point_steps=20_000, samples=20_000, precision=Precision.FLOAT16,
-        coarse=Precision.BFLOAT16, figure_start=Start.TOWARDS_ANSWER,
+        coarse=Precision.BFLOAT16, figure_start=Start.TOWARDS_ANSWER, repeated=AUTHORS_RECIPE,
     ),
 }  # fmt: skip
 
@@ -116,6 +122,7 @@ def experiments(scale: Scale) -> list[Experiment]:
     kinds = {kind.value: {"positions": kind} for kind in Positions}
     return [
         _trained(sizes, "figure1", _figure_1(sizes), precision=sizes.coarse, start=sizes.figure_start),
+        _repeated(sizes),
         _trained(
             sizes,
             "positions",
@@ -163,6 +170,14 @@ def _trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
         grid=grid,
         trainer=EncoderTrainer(),
     )
+
+
+def _repeated(sizes: Sizes) -> Experiment:
+    """Figure 1's encoders on a few distinct batches, again and again: at `paper` by the authors' program to the letter."""
+    axes = {"rank": sizes.ranks, "layers": sizes.layers, "budget": sizes.budgets}
+    fresh = _trained(sizes, "repeated", Grid(seed=range(sizes.repeated_seeds), **axes))
+    same = {name: getattr(fresh.train, name) for name in ("steps", "batch", "learning_rate", "precision")}
+    return replace(fresh, train=sizes.repeated.replace(**same))
 
 
 def _figure_1(sizes: Sizes) -> Grid:

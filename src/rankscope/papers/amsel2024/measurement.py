@@ -32,12 +32,16 @@ def records(
     """One record a member.
 
     error        on fresh samples
-    best_epoch   least training loss averaged over 100 steps, the authors' figure
+    best_epoch   least training loss averaged over an epoch: the distinct batches, or 100 steps where all are fresh
+    last_epoch   the training loss averaged over the last epoch
     left_out     steps whose gradients overflowed in float16, and counted as zero
-    trained      whether the error is under that of the best multiple of the point, by a margin
+    trained      whether the error on what it was trained on is under that of the best multiple of the point, by a margin:
+                 fresh samples, or the distinct batches
     """
     errors = fresh_errors(cells, weights, device).tolist()
-    best = best_epoch(losses).tolist()
+    distinct = cells[0].train.distinct_batches
+    epoch = distinct or EPOCH
+    best, last = best_epoch(losses, epoch).tolist(), losses[-epoch:].mean(0).tolist()
     scaled = cells[0].train.precision.loss_scale != 1
     left_out = (losses.isnan() & scaled).sum(0).tolist()
     found = []
@@ -46,9 +50,10 @@ def records(
         record: dict[str, Scalar] = {
             "error": errors[member],
             "best_epoch": best[member],
+            "last_epoch": last[member],
             "left_out": left_out[member],
             "without_attention": alone,
-            "trained": errors[member] < alone - TRAINED_BY,
+            "trained": (errors if distinct is None else best)[member] < alone - TRAINED_BY,
             "dim": model.dim,
             "rank": model.rank,
             "heads": model.heads,
@@ -74,10 +79,10 @@ def fresh_errors(cells: Sequence[EncoderCell], weights: Weights, device: str) ->
     return total / TEST_BATCHES
 
 
-def best_epoch(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]:
-    """The least mean loss of `EPOCH` steps in a row; of all steps, where there are fewer. An epoch with NaN is none."""
-    starts = range(0, max(len(losses) - EPOCH, 0) + 1, EPOCH)
-    means = torch.stack([losses[start : start + EPOCH].mean(0) for start in starts])
+def best_epoch(losses: Float[Tensor, "step member"], epoch: int = EPOCH) -> Float[Tensor, " member"]:
+    """The least mean loss of `epoch` steps in a row; of all steps, where there are fewer. An epoch with NaN is none."""
+    starts = range(0, max(len(losses) - epoch, 0) + 1, epoch)
+    means = torch.stack([losses[start : start + epoch].mean(0) for start in starts])
     return means.masked_fill(means.isnan(), torch.inf).amin(0)
 
 

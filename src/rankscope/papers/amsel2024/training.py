@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -33,16 +34,21 @@ Pair = tuple[Float[Tensor, "member sample token dim"], Float[Tensor, "member sam
 """Points and answers."""
 
 
+StepT = TypeVar("StepT", int, Tensor)
+
+
 class Start(Enum):
     """Where the last norm's scalar, the size and sign of every output, starts, and what else is not PyTorch's.
 
     PYTORCH            at 1, as every other norm; the heads attend to all points alike
+    COPIES             the same, and every layer starts as a copy of the first, as in torch's TransformerEncoder
     TOWARDS_ANSWER     at E⟨point, answer⟩ < 0, the best multiple of the point itself
     LAST_LAYER         there, too; in the last of several layers attention adds to a token one of its own length
     HEADS_APART        there, too; each head prefers points of its own, with scores of standard deviation `APART`
     """
 
     PYTORCH = "pytorch"
+    COPIES = "copies"
     TOWARDS_ANSWER = "towards answer"
     LAST_LAYER = "last layer"
     HEADS_APART = "heads apart"
@@ -53,15 +59,23 @@ APART = 2.0
 
 
 class Recipe(AdamW):
-    """AdamW at learning_rate · layers^(−depth_power), from one of the starts."""
+    """AdamW at learning_rate · layers^(−depth_power), from one of the starts.
+
+    distinct_batches   so many batches are drawn, and trained on in the same order again and again; None draws a fresh
+                       one at every step
+    """
 
     depth_power: float = Field(default=0.0, ge=0)
     start: Start
     precision: Precision = Precision.FLOAT32
+    distinct_batches: int | None = Field(default=None, ge=1)
 
 
 PAPER_RECIPE = Recipe(steps=100_000, batch=256, learning_rate=0.01, warmup=0.05, start=Start.PYTORCH)
-"""The authors': one learning rate for every depth, PyTorch's initial weights."""
+"""What the talk says: one learning rate for every depth, PyTorch's initial weights."""
+
+AUTHORS_RECIPE = PAPER_RECIPE.replace(start=Start.COPIES, distinct_batches=100, epoch=100)
+"""What the authors' program does: the same 100 batches in every epoch, with one learning rate per epoch."""
 
 OUR_RECIPE = PAPER_RECIPE.replace(warmup=0.1, depth_power=0.5, start=Start.LAST_LAYER)
 """Trains every cell: see `experiments` for what was tried and measured."""
@@ -82,7 +96,8 @@ def train_group(cells: Sequence[EncoderCell], job: Job) -> tuple[Weights, Float[
         return error_of(stacked_encoder.encode(stack, leaves, pair[0], tokens, program), pair[1])
 
     def batch_at(step: int) -> Arranged:
-        return arranged(cells, batch(cells, train.batch, Split.TRAIN, step, device=device), program)
+        place = _repeated(step, train.distinct_batches)
+        return arranged(cells, batch(cells, train.batch, Split.TRAIN, place, device=device), program)
 
     fit: Callable[..., tuple[Leaves, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
     if kernels.usable(device):
@@ -137,8 +152,9 @@ def _drawn_there(
         return torch.cat([one.flatten(2) for one in laid])[member]
 
     def batch_at(step: Int[Tensor, "1"]) -> Arranged:
+        place = _repeated(step, cells[0].train.distinct_batches)
         shape = (len(seeds), size, task.tokens, task.dim)
-        points = functional.normalize(normals(keys, step, math.prod(shape[1:])).view(shape), dim=-1)
+        points = functional.normalize(normals(keys, place, math.prod(shape[1:])).view(shape), dim=-1)
         with Precision.FLOAT32.in_use():
             answers = exact_answer(points, points, task.target)
         return for_members(points.to(program.dtype)), for_members(answers)
@@ -150,15 +166,25 @@ def start_of(cells: Sequence[EncoderCell], device: str) -> Weights:
     """The initial weights of a group, by its recipe."""
     task, start = cells[0].task, cells[0].train.start
     reaches = start is Start.LAST_LAYER and cells[0].model.layers > 1
-    return stacked_encoder.init(
+    weights = stacked_encoder.init(
         [cell.model for cell in cells],
         [cell.seed for cell in cells],
         tokens=task.tokens,
-        last_scale=1.0 if start is Start.PYTORCH else mean_cosine(task),
+        last_scale=1.0 if start in (Start.PYTORCH, Start.COPIES) else mean_cosine(task),
         last_reach=1.0 if reaches else None,
         score_spread=APART if start is Start.HEADS_APART else None,
         device=device,
     )
+    if start is Start.COPIES:
+        for name, tensor in weights.items():
+            if name != "positions":
+                tensor[:, 1:] = tensor[:, :1]
+    return weights
+
+
+def _repeated(step: StepT, distinct: int | None) -> StepT:
+    """The place of the step's batch among the distinct ones."""
+    return step if distinct is None else step % distinct
 
 
 def batch(cells: Sequence[EncoderCell], size: int, split: Split, place: int, *, device: str) -> Pair:
