@@ -47,6 +47,11 @@ def world(experiment):
     """A table in which every statement of the talk is true."""
     points = {
         "figure1": figure1,
+        "repeated": lambda: [
+            {"rank": rank, "layers": layers, "budget": 1, "dim": 8, "best_epoch": 0.1, "error": 1.0 if rank < 8 else 0.1}
+            for rank in (1, 4, 8)
+            for layers in (1, 3)
+        ],
         "positions": positions,
         "tokens": lambda: [
             {"tokens": tokens, "rank": rank, "dim": 8, "error": error}
@@ -92,6 +97,7 @@ COUNTEREXAMPLES = {
     "depth-behind": where("error", 0.0015, layers=3, budget=8, rank=4),
     "depth-artefact": where("error", 0.9, layers=5, budget=1),
     "identity": where("angle", 90.0, layers=1, budget=8, rank=8),
+    "memory": where("error", 0.12, layers=3),
     "additive": where("error", 0.1, positions="additive", layers=3),
     "concatenated": where("error", 0.7, positions="concatenated", layers=3),
     "tokens": where("error", 0.9, tokens=64, rank=8),

@@ -9,6 +9,7 @@ import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
+from rankscope.papers.amsel2024.memory_figure import REPEATED, memory_figure
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.rank_one import linear_error
 
@@ -44,6 +45,9 @@ def figures(results: Results) -> list[Figure]:
         for figure in (function(results.tables[name]) for function in functions)
         if figure
     ]
+    if REPEATED in results.tables:
+        table = results.tables[REPEATED]
+        drawn.append(memory_figure(results, _published(table, "1")))
     return [*drawn, survey_figure()]
 
 

@@ -1,5 +1,5 @@
 """Every statement of the talk that was trained, built or bounded, as a check over all seeds."""
 
-from rankscope.papers.amsel2024.claims import built, trained
+from rankscope.papers.amsel2024.claims import built, memory, trained
 
-CLAIMS = (*trained.CLAIMS, *built.CLAIMS)
+CLAIMS = (*trained.CLAIMS, *memory.CLAIMS, *built.CLAIMS)
