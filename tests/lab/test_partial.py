@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rankscope.lab import AtMost, Check, Claim, Judgement, Verdict
-from rankscope.lab.partial import Part, boxes, coverage, judged
+from rankscope.lab.partial import Part, _filled, boxes, coverage, judged
 from rankscope.lab.section import Unfinished
 from tests.lab.toy import toy
 
@@ -174,3 +174,22 @@ def test_an_axis_of_which_every_label_is_missing_alike_is_not_named():
     points = [(a, b, c) for a in (1, 2) for b, c in ((3, 5), (4, 6))]
     assert boxes(axes, points) == ["b 3 · c 5", "b 4 · c 6"]
     assert boxes(axes, [(1, 3, 5), (2, 4, 6)]) == ["a 1 · b 3 · c 5", "a 2 · b 4 · c 6"]
+
+
+def test_a_tidy_coordinate_that_is_named_like_a_setting_stays_the_rows_own():
+    """`width` is a field of the task and a coordinate of the rows: a missing cell's rows keep both of its values."""
+    experiment = toy(6)
+    first, second = experiment.cells()[:2]
+    rows = [
+        {
+            "scale": 1.0,
+            "seed": first.seed,
+            "cell": first.key(),
+            "measurement": "cut",
+            "width": width,
+            "loss": 0.1 * width,
+        }
+        for width in (1, 2)
+    ]
+    filled = _filled(Part(experiment, pd.DataFrame(rows), [second]), None)
+    assert filled[filled["cell"] == second.key()]["width"].tolist() == [1, 2]

@@ -10,6 +10,7 @@ import pandas as pd
 from rankscope.lab.claim import Check, Claim, Judgement, judge
 from rankscope.lab.experiment import Cell, Experiment
 from rankscope.lab.section import Unfinished
+from rankscope.lab.tidy import MEASUREMENT
 
 HUGE = 1e6
 """Beyond what is measured."""
@@ -57,14 +58,18 @@ def _checks(claim: Claim, table: pd.DataFrame) -> dict[str, Check]:
 
 
 def _filled(part: Part, value: float | None) -> pd.DataFrame:
-    """The table with another cell's rows for every missing one, at its own place, and `value` for every number measured."""
+    """The table with another cell's rows for every missing one, at its own place, and `value` for every number measured.
+
+    In a tidy table a column named like a setting may be a coordinate of the row, and keeps the donor's.
+    """
     table = part.table
     donor = table[table["cell"] == table["cell"].iloc[0]].to_dict("records")
     numbers = "" if value is None else "fiu" if math.isnan(value) else "f"
     measured = {name for name in table if table[name].dtype.kind in numbers}
     rows = []
     for cell in part.missing:
-        settings = {name: found for fields in cell.settings().values() for name, found in fields.items()}
+        parts = {} if MEASUREMENT in table else cell.settings()
+        settings = {name: found for fields in parts.values() for name, found in fields.items()}
         own = {**settings, **dict(cell.point), "seed": cell.seed, "cell": cell.key()}
         rows += [
             {name: own.get(str(name), value if name in measured else found) for name, found in row.items()}
