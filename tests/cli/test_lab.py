@@ -171,7 +171,7 @@ def judged(monkeypatch, tmp_path):
         return replace(judgement, verdict=verdict)
 
     monkeypatch.setattr("rankscope.lab.sections.sections", sections)
-    monkeypatch.setattr("rankscope.cli.lab.plan", lambda *_: Schedule((), 1, 1, 1))
+    monkeypatch.setattr("rankscope.cli.lab.schedule", lambda *_: Schedule((), 1, 1, 1))
     monkeypatch.setattr("rankscope.report.write_report", lambda out, made, name: pages.append(made) or out)
     return verdicts, asked, pages
 

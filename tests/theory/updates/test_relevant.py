@@ -3,6 +3,7 @@ import torch
 
 from rankscope.core import InputError
 from rankscope.core.streams import Split
+from rankscope.ensembles import patterns as ensemble
 from rankscope.ensembles.patterns import Init, ManyClass
 from rankscope.tasks.patterns import GaussianNoise, Patterns, batches, frames
 from rankscope.theory.updates.directions import direction_gains
@@ -57,8 +58,8 @@ def test_readout_gains_against_the_first_gradient_of_the_model(patterns, classes
     model = ManyClass(
         dim=12, rank=12, value_rank=12, hidden=2000, classes=classes, init=Init.THEORY, init_scale=0.05, init_noise=0.01
     )  # fmt: skip
-    weights = patterns.init([model], [0], tokens=20, dtype=torch.float64)
-    _, grads = patterns.hinge_gradients(weights, batch.x, batch.winner % classes)
+    weights = ensemble.init([model], [0], tokens=20, dtype=torch.float64)
+    _, grads = ensemble.hinge_gradients(weights, batch.x, batch.winner % classes)
     measured = torch.linalg.svdvals(grads["w_o"][0])
     gains = readout_gains(vote, mean_token_spread(vote, tokens=20, dim=12, noise=0.1))
     predicted = gains.spectrum(vote)
