@@ -289,3 +289,11 @@ def test_a_name_that_comes_from_nowhere_is_an_error_that_says_what_to_do(small):
         RankscopeError, match=r"pkg\.trains imports 'lazy' from pkg.* the module that defines it"
     ):
         small({"trains.py": "from pkg import lazy\n"})
+
+
+def test_a_base_class_of_another_library_is_no_root_wherever_it_is_installed():
+    assert not {name.partition(".")[0] for roots in ROOTS.values() for name in roots} - {
+        "rankscope",
+        "builtins",
+    }
+    assert {name.partition(".")[0] for name in roots_of(toy())} - {"builtins"} == {"rankscope", "tests"}

@@ -31,7 +31,10 @@ def roots_of(experiment: Experiment) -> frozenset[str]:
 
 
 def _modules(value: Any, seen: set[int]) -> Iterator[str]:
-    """Where a value's type or function is defined, and those of all that it holds: arguments, fields, enclosed variables."""
+    """Where a value's type or function is defined, and those of all that it holds: arguments, fields, enclosed variables.
+
+    Bases from other people's libraries are left out, wherever those are installed.
+    """
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -51,7 +54,10 @@ def _modules(value: Any, seen: set[int]) -> Iterator[str]:
         held = (cell.cell_contents for cell in value.__closure__ or ())
         yield value.__module__
     else:
-        yield from (base.__module__ for base in type(value).__mro__)
+        own = {"rankscope", type(value).__module__.partition(".")[0]}
+        yield from (
+            base.__module__ for base in type(value).__mro__ if base.__module__.partition(".")[0] in own
+        )
     for one in held:
         yield from _modules(one, seen)
 

@@ -111,15 +111,14 @@ def test_two_points_trained_in_a_graph_are_the_plain_ones():
     cells = SMOKE["two-points"].cells()[:2]
     train = cells[0].train.replace(steps=20)
     cells = [replace(cell, train=train) for cell in cells]
-    weights, losses = two_points._train(cells, "cuda", None, lambda: None)
+    weights = two_points.TwoPointsTrainer().train(cells, Job("cuda"))
     draw = two_points._drawn_there(cells, train.batch, "cuda")
-    plain, wanted = adamw(
+    plain, _ = adamw(
         head_sum.init(cells[0].model, [cell.seed for cell in cells], device="cuda"),
         lambda step: draw(torch.tensor([step], device="cuda")),
         two_points._losses,
         train,
     )
-    torch.testing.assert_close(losses, wanted, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(weights, plain, rtol=1e-3, atol=1e-4)
 
 
