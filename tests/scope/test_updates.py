@@ -191,7 +191,7 @@ def test_a_journal_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(journal, "write_whole", full)
+    monkeypatch.setattr(journal, "write_atomic", full)
     with pytest.raises(InputError, match=r"No space left on device\. Give a folder with room"):
         measure_updates(tmp_path / "base", tmp_path / "base", resume_path=tmp_path / "kept")
 
