@@ -107,7 +107,7 @@ def test_numbers_that_differ_are_refused_and_named_unless_that_is_allowed_for(re
     entry = vouch(store, results, [toy(6)], tolerance=0.21)["toy"]
     assert entry.difference == pytest.approx(0.2)
     assert entry.tolerance == 0.21
-    assert "and agree within 0.2: vouched for" in note(results)
+    assert "and agree within 0.2 (0.21 was allowed): vouched for" in note(results)
 
 
 @pytest.mark.parametrize(

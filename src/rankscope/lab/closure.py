@@ -16,6 +16,8 @@ from typing import Any, TypeGuard
 
 from rankscope.core import RankscopeError
 
+IMPORTS = (ast.Import, ast.ImportFrom)
+
 SCOPES = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
@@ -32,8 +34,7 @@ class Sources:
     def __init__(self, package: Path) -> None:
         self.package = package
         self.path = cache(self._path)
-        self.tree = cache(self._tree)
-        self.text = cache(self._text)
+        self.read = cache(self._read)
         self.names = cache(self._names)
         self.imported = cache(self._imported)
         self.needed = cache(self._needed)
@@ -47,7 +48,7 @@ class Sources:
         while waiting:
             name = waiting.pop()
             if name not in found and self.path(name) is not None:
-                found[name] = self.text(name)
+                found[name] = self.read(name)[0]
                 waiting += self.imported(name)
         on_the_way = {package for name in found if self._owns(name) for package in _packages(name)}
         found |= {name: _code(self._run(name)) for name in on_the_way - set(found)}
@@ -75,8 +76,10 @@ class Sources:
         assert path is not None, name
         return ast.parse(path.read_bytes())
 
-    def _text(self, name: str) -> str:
-        return _code(self.tree(name))
+    def _read(self, name: str) -> tuple[str, list[ast.AST]]:
+        """A module's code as text, and what it imports. The tree is let go: to keep all of them costs more than to parse."""
+        tree = self._tree(name)
+        return _code(tree), [node for node in _walk([tree], stop=(ast.expr,)) if isinstance(node, IMPORTS)]
 
     def _is_package(self, name: str) -> bool:
         path = self.path(name)
@@ -86,7 +89,7 @@ class Sources:
         """The modules of the package that a module imports, and those that packages on the way to it need."""
         packages = _packages(name) if self._owns(name) else []
         needed = (one for package in packages for one in self.needed(package))
-        return frozenset([*self._imports(name, [self.tree(name)]), *needed])
+        return frozenset([*self._imports(name, self.read(name)[1]), *needed])
 
     def _imports(self, name: str, within: Iterable[ast.AST]) -> Iterator[str]:
         """The modules of the package that pieces of a module import."""
@@ -129,7 +132,7 @@ class Sources:
     def _names(self, package: str) -> dict[str, tuple[str, str] | None]:
         """The names that a package's `__init__` has: from which module of the package it imports them, None for its own."""
         names: dict[str, tuple[str, str] | None] = {}
-        for node in _walk([self.tree(package)], stop=SCOPES):
+        for node in _walk([self._tree(package)], stop=SCOPES):
             if isinstance(node, ast.ImportFrom) and self._owns(base := self._base(package, node)):
                 names |= {alias.asname or alias.name: (base, alias.name) for alias in node.names}
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -140,7 +143,7 @@ class Sources:
 
     def _run(self, package: str) -> list[ast.stmt]:
         """The statements of a package's `__init__` that do something when it is imported."""
-        return [node for node in self.tree(package).body if not _only_names(node)]
+        return [node for node in self._tree(package).body if not _only_names(node)]
 
     def _needed(self, package: str) -> frozenset[str]:
         """The modules that those statements depend on."""

@@ -82,7 +82,11 @@ def code_note(kept: Kept, vouched: Vouched | None) -> str:
     changed = f"the code that trains and measures it has changed since{some} (digests {digests})"
     if vouched is None or vouched.source != source_digest(roots):
         return f"{changed}, and nothing vouches for the code of today."
-    near = f"agree within {vouched.difference:.2g}" if vouched.difference else "are equal"
+    near = (
+        f"agree within {vouched.difference:.2g} ({vouched.tolerance:g} was allowed)"
+        if vouched.difference
+        else "are equal"
+    )
     return (
         f"{changed}; {len(vouched.cells)} of its cells were recomputed with today's code on {vouched.date} "
         f"({vouched.device}, torch {vouched.torch}) and {near}: vouched for."
