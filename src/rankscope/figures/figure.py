@@ -117,7 +117,10 @@ def band(
     name: str, x: Sequence[float] | Sequence[str], seeds: Sequence[Sequence[float]], mark: Mark = Mark.LINE
 ) -> Series:
     """The mean over seeds at every place of x, with its 95% interval; `seeds` has the values of each place."""
-    intervals = [mean_interval(values) if len(values) > 1 else (np.nan, np.nan) for values in seeds]
+    intervals = [
+        mean_interval([float(value) for value in values]) if len(values) > 1 else (np.nan, np.nan)
+        for values in seeds
+    ]
     return Series(
         name,
         x,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from rankscope.core import InputError
@@ -44,7 +44,7 @@ def pruned_mask(
     fraction: float,
     order: Order,
     *,
-    chance: Float[Tensor, "*member unit"] | None = None,
+    chance: Real[Tensor, "*member unit"] | None = None,
     rounding: Callable[[float], int] = round,
 ) -> Bool[Tensor, "*member unit"]:
     """The units that go when `fraction` of them is removed in that order; of equals the first goes first.

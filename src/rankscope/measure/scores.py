@@ -14,7 +14,7 @@ from rankscope.measure.neurons import magnitudes
 UnitWeights = Float[Tensor, "member unit row input"]
 
 
-def units(weights: Float[Tensor, "member row input"], count: int) -> UnitWeights:
+def units(weights: Float[Tensor, "member rows input"], count: int) -> UnitWeights:
     """The rows of a matrix as those of `count` units, one after the other."""
     return weights.view(len(weights), count, -1, weights.shape[-1])
 
