@@ -86,7 +86,7 @@ class Sizes:
     coarse: Precision = Precision.FLOAT32
     figure_start: Start = OUR_RECIPE.start
     repeated: Recipe = REPEATED
-    repeated_seeds: int = 2
+    repeated_seeds: int = 3
 
 
 SIZES = {
@@ -110,6 +110,7 @@ SIZES = {
         dims=(16, 64, 128, 256), heads_per_block=(1, 2, 4, 8, 16), point_dim=64, point_budgets=(1, 8),
         point_steps=20_000, samples=20_000, precision=Precision.FLOAT16,
         coarse=Precision.BFLOAT16, figure_start=Start.TOWARDS_ANSWER, repeated=AUTHORS_RECIPE,
+        repeated_seeds=2,
     ),
 }  # fmt: skip
 
