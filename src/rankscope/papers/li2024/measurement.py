@@ -13,8 +13,7 @@ from rankscope.core.streams import Split
 from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell
-from rankscope.lab.experiment import Scalar
-from rankscope.lab.tidy import MEASUREMENT
+from rankscope.lab.tidy import MEASUREMENT, Measured, Record, by_member
 from rankscope.linalg.weights import Weights
 from rankscope.measure.attention_mass import attention_mass
 from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
@@ -39,9 +38,6 @@ LIKE_FULL = 0.02
 LETTERS = {"w_q": "q", "w_k": "k", "w_v": "v", "w_o": "o"}
 
 Columns = dict[str, Float[Tensor, " member"]]
-Record = dict[str, Scalar]
-Measured = tuple[Mapping[str, Scalar], Columns]
-"""The measurement and its coordinates, and the values there, one per member."""
 
 
 class Examiner:
@@ -69,7 +65,7 @@ class Examiner:
             *self.alignments(weights),
             *self.neurons(weights, parts),
         ]
-        return _by_member(step, rows)
+        return by_member([{"step": step}] * len(self.test.x), rows)
 
     def contributions(self, weights: Weights) -> tuple[Tensor, Columns]:
         """What each neuron adds to the output on the test set; the loss f(Ψ) [(4)] and attention mass [figure 1B]."""
@@ -174,7 +170,8 @@ def course_records(trajectory: Trajectory) -> list[list[Record]]:
         ({MEASUREMENT: "training"}, {"converged_step": converged_step(trajectory.losses)}),
         ({MEASUREMENT: "growth", "matrix": "k"}, {"least_growth": singular_value_growth(trajectory.at)}),
     ]
-    return _by_member(max(trajectory.at), rows)
+    members = trajectory.losses.shape[1]
+    return by_member([{"step": max(trajectory.at)}] * members, rows)
 
 
 def converged_step(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]:
@@ -199,16 +196,3 @@ def singular_value_growth(at: Mapping[int, Weights]) -> Float[Tensor, " member"]
 
 def _mean(values: Float[Tensor, "member hidden"], chosen: Tensor) -> Float[Tensor, " member"]:
     return values.where(chosen, 0.0).sum(-1) / chosen.sum(-1)
-
-
-def _by_member(step: int, rows: Sequence[Measured]) -> list[list[Record]]:
-    """Every member's own rows, from rows of all of them."""
-    plain = [(at, {name: values.double().tolist() for name, values in found.items()}) for at, found in rows]
-    members = len(next(iter(plain[0][1].values())))
-    return [
-        [
-            {"step": step, **at, **{name: values[member] for name, values in found.items()}}
-            for at, found in plain
-        ]
-        for member in range(members)
-    ]

@@ -20,11 +20,6 @@ POSITIVE = 1e-6
 """What a quantity must reach to count as positive at all."""
 
 
-def per_seed(table: pd.DataFrame, column: str) -> tuple[float, ...]:
-    """The column's values, one a seed, in the order of the seeds."""
-    return tuple(table.sort_values("seed")[column].astype(float))
-
-
 def exponents(
     table: pd.DataFrame, axis: str, column: str, *, scale: Callable[[np.ndarray], np.ndarray] = np.log
 ) -> tuple[float, ...]:
