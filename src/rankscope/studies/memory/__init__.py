@@ -1,0 +1,1 @@
+"""Memory against rule: how many distinct batches does it take until an encoder learns the task?"""
