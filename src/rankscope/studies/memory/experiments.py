@@ -40,7 +40,9 @@ MEMORY_SIZES = {
 def experiments(scale: Scale) -> list[Experiment]:
     """Rank × (layers, budget) × distinct batches, by our recipe."""
     sizes, figure = MEMORY_SIZES[scale], SIZES[scale]
-    distinct: dict[Any, dict[str, Any]] = {count: {"distinct_batches": count} for count in sizes.distinct}
+    distinct: dict[str, dict[str, Any]] = {
+        str(count): {"distinct_batches": count} for count in sizes.distinct
+    }
     shapes = {
         f"{layers} layers, budget {budget}": {"layers": layers, "budget": budget}
         for layers, budget in sizes.shapes
