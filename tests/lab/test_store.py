@@ -300,6 +300,42 @@ def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
     assert store.finished(experiment) == {cell.key() for cell in cells}
 
 
+class Stepwise(ToyTrainer):
+    """A cell is a hundred steps; what is stopped leaves its number of steps as its state."""
+
+    def steps(self, cell):
+        return 100
+
+    def train(self, cells, job):
+        done = int(job.state.read_text()) if job.state.exists() else 0
+        job.state.parent.mkdir(parents=True, exist_ok=True)
+        for step in range(done, 100):
+            job.state.write_text(str(step + 1))
+            time.sleep(cells[0].train.pause)
+            job.tick()
+
+    def measure(self, cells, trained, job):
+        return [Outcome([{"total": 1.0}]) for _ in cells]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_deadline_leaves_what_does_not_fit_and_stops_what_runs_with_its_state(tmp_path, workers):
+    """Expected to take 0.5, 3600 and 1 seconds, they take nothing, nothing and far more than is left."""
+    quick, slow = (replace(toy(3, pause=pause), trainer=Stepwise()) for pause in (0.0, 0.1))
+    (first, second), third = quick.cells()[:2], slow.cells()[0]
+    store = Store(tmp_path)
+    groups = (Group(quick, (first,), 0.5), Group(quick, (second,), 3600.0), Group(slow, (third,), 1.0))
+    todo = Schedule(groups, 3, 0, workers)
+    assert run(todo, store, "cpu", deadline=time.monotonic() + 2.0) == 2
+    assert store.finished(quick) == {first.key()}
+    steps = int(store.checkpoint_path(slow, [third]).read_text())
+    assert 0 < steps < 100
+    assert not store.checkpoint_path(quick, [second]).exists(), "it was not begun"
+    assert run(todo, store, "cpu", deadline=time.monotonic() - 1.0) == 3, "there is no time for anything"
+    assert run(todo, store, "cpu") == 0
+    assert store.finished(quick, slow) == {first.key(), second.key(), third.key()}
+
+
 def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
     waiting = []
 

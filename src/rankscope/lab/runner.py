@@ -134,17 +134,26 @@ def schedule(
 
 
 def run(
-    todo: Schedule, store: Store, device: str, *, advance: Callable[[float], None] = lambda seconds: None
-) -> None:
-    """Run every group of the plan and keep its cells; `advance` hears of progress in expected seconds."""
-    heard = 0.0
+    todo: Schedule,
+    store: Store,
+    device: str,
+    *,
+    advance: Callable[[float], None] = lambda seconds: None,
+    deadline: float | None = None,
+) -> int:
+    """Run the groups of the plan and keep their cells; `advance` hears of progress in expected seconds.
+
+    With a deadline (`time.monotonic` seconds) no group is begun that should take longer than is left, and what still runs
+    then is stopped, with its state kept. Returns how many groups are left to another run.
+    """
+    heard, waiting = 0.0, list(enumerate(todo.groups))
     tasks = [partial(_run_group, group, device) for group in todo.groups]
     running: dict[Future[Any], Group] = {}
     try:
         with crew(todo.workers, tasks) as workers:
-            queue = enumerate(todo.groups)
             while True:
-                while len(running) < todo.workers and (following := next(queue, None)) is not None:
+                left = math.inf if deadline is None else deadline - time.monotonic()
+                while len(running) < todo.workers and (following := _next(waiting, left)) is not None:
                     number, group = following
                     finished = store.finished(group.experiment)
                     if all(cell.key() in finished for cell in group.cells):  # another process was faster
@@ -154,18 +163,38 @@ def run(
                         group
                     )
                 if not running:
-                    return
-                ready, _ = wait(running, timeout=PATIENCE, return_when=FIRST_COMPLETED)
-                done = workers.signals.done.value
+                    return len(waiting)
+                if left <= 0:
+                    workers.stop()
+                    return len(waiting) + len(running) - _keep_finished(store, running, device)
+                ready, _ = wait(running, timeout=min(PATIENCE, left), return_when=FIRST_COMPLETED)
+                done = workers.done
                 advance(done - heard)
                 heard = done
                 for future in ready:
                     _keep(store, running.pop(future), future, device)
     except BaseException:
-        for future, group in running.items():  # what came to its end while the run was being stopped
-            if future.done() and not future.cancelled() and future.exception() is None:
-                _keep(store, group, future, device)
+        _keep_finished(store, running, device)
         raise
+
+
+def _next(waiting: list[tuple[int, Group]], left: float) -> tuple[int, Group] | None:
+    """The first waiting group that fits into the seconds left, taken off the list; None where none does."""
+    fits = (place for place, (_, group) in enumerate(waiting) if group.seconds <= left)
+    place = next(fits, None)
+    return None if place is None else waiting.pop(place)
+
+
+def _keep_finished(store: Store, running: "Mapping[Future[Any], Group]", device: str) -> int:
+    """Store what came to its end while the run was being stopped; how many groups that were."""
+    ended = [
+        (future, group)
+        for future, group in running.items()
+        if future.done() and not future.cancelled() and future.exception() is None
+    ]
+    for future, group in ended:
+        _keep(store, group, future, device)
+    return len(ended)
 
 
 def _keep(store: Store, group: Group, future: "Future[Any]", device: str) -> None:
