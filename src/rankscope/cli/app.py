@@ -33,6 +33,7 @@ COMMANDS = {
     "claims": ("lab", "List every claim: its source, what the paper says, which experiment decides it."),
     "export": ("lab", "Write every experiment's table, and the provenance of its cells, as Parquet and CSV."),
     "report": ("lab", "Write the page again from the store, without running anything."),
+    "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
     "vouch": (
         "vouch",
         "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
