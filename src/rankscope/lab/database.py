@@ -64,6 +64,8 @@ class Database:
             raise RankscopeError(f"Cannot write to {path.parent}: {error.strerror}. {ELSEWHERE}") from None
         if path.exists():
             self._look_over()
+        if not all(_may(place, os.W_OK) for place in (path.parent, path) if place.exists()):
+            raise self._read_only()
         with self._open("rwc") as database:
             database.execute("PRAGMA journal_mode=WAL")
         with self.write() as database:
@@ -129,7 +131,7 @@ class Database:
     def _must_not_be_touched(self) -> bool:
         """Whether not even the index of the log can be made, without which SQLite reads just what nobody writes."""
         log = self.path.with_name(f"{self.path.name}-wal")
-        if os.access(self.path.parent, os.W_OK) or not os.access(self.path, os.R_OK):
+        if _may(self.path.parent, os.W_OK) or not _may(self.path, os.R_OK):
             return False
         if log.exists() and log.stat().st_size:
             raise RankscopeError(
@@ -157,6 +159,12 @@ class Database:
             f"or choose another folder."
         )
 
+    def _read_only(self) -> RankscopeError:
+        return RankscopeError(
+            f"Cannot write to {self.path}: it, or its folder, is read-only. {ELSEWHERE} rankscope report and export read "
+            "what is there, and write where --to says."
+        )
+
     def _named(self, error: sqlite3.Error) -> RankscopeError:
         """An error of SQLite's as what it is; damaged is only what SQLite calls so."""
         kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -171,15 +179,17 @@ class Database:
             return RankscopeError(
                 f"{self.path}: another process has been writing for {PATIENCE:.0f} s. Run again when it is done."
             )
-        if self.path.exists() and not os.access(self.path, os.R_OK):
+        if self.path.exists() and not _may(self.path, os.R_OK):
             return RankscopeError(f"{self.path} cannot be read: permission denied. {ELSEWHERE}")
-        if kind == sqlite3.SQLITE_READONLY or not os.access(self.path.parent, os.W_OK):
-            return RankscopeError(
-                f"Cannot write to {self.path}: it, or its folder, is read-only. {ELSEWHERE} rankscope report and export read "
-                f"it, and write where --to says."
-            )
+        if kind == sqlite3.SQLITE_READONLY or not _may(self.path.parent, os.W_OK):
+            return self._read_only()
         return RankscopeError(f"Cannot use {self.path}: {error}. {ELSEWHERE}")
 
     def _room(self) -> bool:
         """Whether the disk has a page left."""
         return shutil.disk_usage(self.path.parent).free >= os.sysconf("SC_PAGE_SIZE")
+
+
+def _may(path: Path, mode: int) -> bool:
+    """Whether this process may do so."""
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
