@@ -15,7 +15,7 @@ from rich.table import Table
 
 from rankscope.catalogue import PAPERS, find
 from rankscope.cli.app import AsJson, Out, app, emit, number
-from rankscope.core import InputError
+from rankscope.core import InputError, plain_errors
 from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
 from rankscope.lab.claim import Check, Claim
 from rankscope.lab.runner import Schedule, check_device, limit_memory, schedule
@@ -96,7 +96,8 @@ def reproduce(
     log.print(_cost(todo, scale, device), soft_wrap=True)
     _run(todo, store, device, log, experiments)
     if experiment is not None:
-        log.print(f"Finished cells: {store.path}. rankscope export writes them as tables.", soft_wrap=True)
+        told = f"Finished cells: {store.path}. rankscope export writes them as tables."
+        log.print(told, soft_wrap=True, markup=False)
         return
     made = sections(
         selection if only else _remembered(store), store
@@ -104,7 +105,7 @@ def reproduce(
     shown = [section for paper in selection.papers for section in made if section.paper is paper]
     _show(shown, as_json)
     page = made if only else with_results(made, kept)
-    log.print(f"Page: {_write(out, page, log, only)}", soft_wrap=True)
+    log.print(f"Page: {_write(out, page, log, only)}", soft_wrap=True, markup=False)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
         raise typer.Exit(1)
 
@@ -173,7 +174,7 @@ def report(
         )
     _show(made, as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {_write(to or out, with_results(made, kept), log)}", soft_wrap=True)
+    log.print(f"Page: {_write(to or out, with_results(made, kept), log)}", soft_wrap=True, markup=False)
 
 
 def _axes(where: list[str]) -> dict[str, list[str]]:
@@ -221,14 +222,16 @@ def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: S
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished(*experiments))
-            log.print(f"{kept} finished cells are kept in {store.path}; run again to go on.", soft_wrap=True)
+            words = f"{kept} finished cells are kept in {store.path}; run again to go on."
+            log.print(words, soft_wrap=True, markup=False)
             raise
 
 
 def _write(out: Path, made: Any, log: Console, name: str | None = None) -> Path:
     from rankscope.report import write_report
 
-    with log.status("drawing figures"):
+    remedy = "The cells, and the page that was there, are kept. Mend that, or write elsewhere: rankscope report --to."
+    with log.status("drawing figures"), plain_errors(out, remedy):
         return write_report(out, made, name=name)
 
 
