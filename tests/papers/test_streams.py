@@ -14,7 +14,9 @@ SHARED = {
 }
 """Streams that training and measurement share by design, and why."""
 
-RECALLED = {f"amsel2024/repeated{kind}" for kind in ("", "-positions", "-tokens", "-dims")} | {"amsel2024/memory"}
+RECALLED = {f"amsel2024/repeated{kind}" for kind in ("", "-positions", "-tokens", "-dims")} | {
+    "amsel2024/memory"
+}
 """Where a model is asked what it remembers, on the batches that it was trained on; its error is on others."""
 
 DIVIDED = {"li2024/real", "li2024/digits"}

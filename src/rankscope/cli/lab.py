@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +19,7 @@ from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError, plain_errors
 from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
 from rankscope.lab.claim import Check, Claim
+from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
 from rankscope.lab.runner import Schedule, check_device, limit_memory, schedule
 from rankscope.lab.selection import Selection
 
@@ -74,6 +76,18 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Most members of a stack: 8 on a CPU, 1024 on a GPU if not given."),
     ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--missing", help="Run what the results lack, most decisive cells first. No page, no verdicts."
+        ),
+    ] = False,
+    visit: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="Stop by itself after so long, as 25m; unfinished trainings keep their state."
+        ),
+    ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
@@ -82,6 +96,7 @@ def reproduce(
 
     selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
     check_device(device)
+    started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = _kept(results)
     if memory is not None:
         limit_memory(device, memory)
@@ -92,10 +107,19 @@ def reproduce(
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
     with log.status("timing a step of each shape"):
-        todo = schedule(experiments, store, device, memory, group_size)
+        have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
+        todo = schedule(experiments, store, device, memory, group_size, have if missing else None)
     log.print(_cost(todo, scale, device), soft_wrap=True)
-    _run(todo, store, device, log, experiments)
-    if experiment is not None:
+    deadline = None if allowed is None else started + allowed
+    if deadline is not None:
+        todo = for_a_visit(todo, deadline - time.monotonic())
+    left = _run(todo, store, device, log, experiments, deadline)
+    if left:
+        log.print(
+            f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
+            soft_wrap=True,
+        )
+    if experiment is not None or missing or left:
         told = f"Finished cells: {store.path}. rankscope export writes them as tables."
         log.print(told, soft_wrap=True, markup=False)
         return
@@ -200,8 +224,15 @@ def tables_folder(given: Path) -> Path:
     return given
 
 
-def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: Sequence[Experiment]) -> None:
-    """Run the plan behind a progress bar that counts expected seconds; in a log it is a line a twentieth."""
+def _run(
+    todo: Schedule,
+    store: Store,
+    device: str,
+    log: Console,
+    experiments: Sequence[Experiment],
+    deadline: float | None = None,
+) -> int:
+    """Run the plan behind a progress bar that counts expected seconds, and how many groups are left; a log has 20 lines."""
     total = sum(group.seconds for group in todo.groups)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn(),
@@ -218,7 +249,7 @@ def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: S
                 log.print(f"training: {told}% after {_duration(task.elapsed or 0.0)}")
 
         try:
-            run(todo, store, device, advance=advance)
+            return run(todo, store, device, advance=advance, deadline=deadline)
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished(*experiments))

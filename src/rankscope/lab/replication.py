@@ -1,6 +1,7 @@
 """Published numbers beside ours: does a figure's value come out, point by point?
 
-This is another question than a claim's. A claim may hold although no number agrees, and numbers may agree that were read wrongly.
+This is another question than a claim's: a claim may hold although no number agrees, and the numbers of a figure may come out
+although what it is taken to say does not hold.
 """
 
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ def _identity(table: pd.DataFrame, experiment: str) -> Replication:
     for column, of_budget in PUBLISHED_IDENTITY.items():
         unit = PUBLISHED_DIM**0.5 if column == "norm" else 1.0
         for budget, value in of_budget.items():
-            measured = float(means.loc[budget, column]) / unit if budget in means.index else None
+            measured = float(means[column][budget]) / unit if budget in means.index else None
             points.append(Point(f"{column}, {budget} heads", value, measured, READ_OFF))
     return Replication(
         "what full rank learns", "mean of the seeds", f"amsel2024/{experiment}", "amsel2024-identity", points

@@ -94,7 +94,7 @@ def _low_rank(table: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFra
     """The rows of each shape and each rank below full."""
     known = with_memory(table)
     for (shape, rank), rows in known[known["rank"] < known["dim"]].groupby(["shape", "rank"], sort=False):
-        yield (str(shape), int(rank)), rows
+        yield (str(shape), int(str(rank))), rows
 
 
 def _per_seed(rows: pd.DataFrame, column: str, how: str) -> tuple[float, ...]:

@@ -34,8 +34,9 @@ def _border(table: pd.DataFrame) -> Figure:
         id="amsel2024-memory-border",
         title="Memory and rule: right answers against the number of distinct batches",
         paper_says=SOURCE,
-        caption="An answer is right if the output points to the right one of the other points. Every training has the same number of steps; the last point draws a fresh batch at each. "
-        "Grey: where the answers would fill two bits per parameter.",
+        caption="An answer is right if the output points to the right one of the other points. Every training has the same "
+        "number of steps; the last point draws a fresh batch at each. Grey: where the answers would fill two bits per "
+        "parameter.",
         panels=panels,
         experiments=(NAME,),
         columns=2,
