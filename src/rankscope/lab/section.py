@@ -7,6 +7,7 @@ import pandas as pd
 
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Check, Claim, Judgement
+from rankscope.lab.finding import Finding
 from rankscope.lab.paper import Paper
 
 
@@ -30,3 +31,4 @@ class Section:
     notes: Sequence[str] = ()
     unfinished: Sequence[Unfinished] = ()
     suffix: str = ""
+    findings: Sequence[Finding] = ()
