@@ -50,7 +50,7 @@ def figures(suffix=""):
 
 def findings():
     panel = Panel("Picture", "rank", "error", [Series("c", [1.0, 2.0], [1.0, 0.5])])
-    said = {"figure": "toy2024-1", "link": "README.md", "panel": panel}
+    said = {"figure": "toy2024-1", "link": "README.md", "seeds": 3, "panel": panel}
     return [
         Finding("first", Question.UPDATES, "Rank 2.", "It is 2.03 here.", ("toy2024.clear",), **said),
         Finding("second", Question.HEADS, "No.", "It is 0.18 at least.", ("toy2024.vague",), **said),

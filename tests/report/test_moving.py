@@ -68,7 +68,7 @@ def test_the_first_screen_has_three_answers_and_how_sure_they_are(opened):
     assert [card.splitlines()[1] for card in cards] == ["Rank 2.", "No.", "A little."]
     assert "at the paper's sizes, 3 seeds: Figure 1 holds" in cards[0], "the larger run is shown"
     assert "at small sizes (scale quick), 3 seeds: Remark 3 undecided" in cards[1]
-    assert "no claim that carries it has a verdict" in cards[2]
+    assert "its claims have no verdict until more cells have been run" in cards[2]
     draw(opened, css(opened, ".answers")[0])
     against = opened.find_element(By.ID, "against")
     text = opened.execute_script("return arguments[0].nextElementSibling.textContent", against)

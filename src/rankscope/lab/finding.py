@@ -18,7 +18,7 @@ class Question(StrEnum):
 class Finding:
     """An answer in a few words, the sentence that shows it, the claims that carry it, and where to read on.
 
-    `panel` is its picture and `figure` the id of the whole figure; `link` is a page of the repository. A finding that
+    `seeds` is the least number of them behind one of its numbers; `panel` is its picture and `figure` the id of the whole figure; `link` is a page of the repository. A finding that
     `contradicts` a paper says what of it, and is listed apart.
     """
 
@@ -29,6 +29,7 @@ class Finding:
     claims: tuple[str, ...]
     figure: str
     link: str
+    seeds: int
     panel: Panel | None = None
     contradicts: bool = False
 

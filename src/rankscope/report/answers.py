@@ -31,15 +31,12 @@ class Evidence:
 
     @property
     def sure(self) -> str:
-        """At which sizes it was measured, and where and over how many seeds its claims were judged."""
-        said = f"Measured {size(self.section.scale)}"
+        """At which sizes it was measured, and over how many seeds, and where its claims were judged."""
+        said = f"Measured {size(self.section.scale)}, {self.finding.seeds} seeds"
         if not self.carriers:
-            return f"{said}; no claim that carries it has a verdict."
-        seeds = sorted({one.judgement.seeds for one in self.carriers})
-        counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
+            return f"{said}; its claims have no verdict until more cells have been run."
         elsewhere = {one.section.scale for one in self.carriers} - {self.section.scale}
-        where = f"; judged {' and '.join(map(size, sorted(elsewhere)))}" if elsewhere else ""
-        return f"{said}{where}, {counted} seeds:"
+        return f"{said}; judged {' and '.join(map(size, sorted(elsewhere)))}:" if elsewhere else f"{said}:"
 
 
 def size(scale: str) -> str:

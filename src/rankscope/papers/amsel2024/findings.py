@@ -53,6 +53,7 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
         claims=("amsel2024.floor", "amsel2024.one-layer", "amsel2024.budget"),
         figure="amsel2024-floor",
         link="docs/theory.md",
+        seeds=_seeds(rows, "rank"),
         panel=Panel(
             "Thin heads against one of full rank",
             "rank of a head (heads = dim/rank)",
@@ -95,6 +96,7 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
             claims=("amsel2024.depth-helps", "amsel2024.depth-behind"),
             figure="amsel2024-1",
             link=EXPERIMENTS,
+            seeds=_seeds(rows, ["layers", "rank"]),
             panel=Panel(
                 "Depth against rank, on new points",
                 "rank of a head (heads = dim/rank)",
@@ -127,8 +129,14 @@ def _memory(table: pd.DataFrame) -> Iterator[Finding]:
         claims=("amsel2024.memory",),
         figure="amsel2024-memory",
         link=EXPERIMENTS,
+        seeds=_seeds(deep, ["layers", "budget", "rank"]),
         contradicts=True,
     )
+
+
+def _seeds(table: pd.DataFrame, places: str | list[str]) -> int:
+    """The least number of seeds at a place."""
+    return int(table.groupby(places)["seed"].nunique().min())
 
 
 def _layers(count: int) -> str:

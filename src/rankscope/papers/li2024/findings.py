@@ -39,6 +39,7 @@ def _added_rank(table: pd.DataFrame) -> Iterator[Finding]:
         claims=("li2024.remark1", "li2024.fig1a", "li2024.fig2"),
         figure="li2024-1",
         link="src/rankscope/papers/li2024/README.md",
+        seeds=int(table["seed"].nunique()),
         panel=Panel(
             "What training adds, cut to a rank",
             "rank kept of every update",

@@ -24,7 +24,7 @@ def findings(results: Results) -> list[Finding]:
     truncated = rows_of(table, "truncation")
     whole = rows_of(table, WHOLE).groupby("optimizer", sort=False)["accuracy"].mean()
     few = truncated[truncated["rank"] == FEW].groupby("optimizer", sort=False)["accuracy"].mean()
-    counted = " and ".join(f"{decimals(count)} with {optimizer}" for optimizer, count in directions.items())
+    counted = " and ".join(f"{decimals(count)} directions with {optimizer}" for optimizer, count in directions.items())
     lost = " and ".join(decimals(whole[optimizer] - few[optimizer]) for optimizer in directions.index)
     return [
         Finding(
@@ -33,8 +33,8 @@ def findings(results: Results) -> list[Finding]:
             answer="Many more in a real model, of which few matter."
             if directions.min() > CLASSES
             else f"Rank {CLASSES} in a real model as well.",
-            sentence=f"{subject.tuned} on {subject.held_out} of two classes needs {counted} directions to hold {SHARE} of "
-            f"‖ΔW‖² in the median matrix. With every update cut to rank {FEW} it loses {lost} of its accuracy.",
+            sentence=f"{subject.tuned} on {subject.held_out} of two classes moves in {counted}, by the count that "
+            f"holds {SHARE} of ‖ΔW‖² in the median matrix. With every update cut to rank {FEW} it loses {lost} of its accuracy.",
             claims=tuple(
                 f"li2024.real-{name}-{optimizer.lower()}"
                 for name in ("energy", "rank-2")
@@ -42,6 +42,7 @@ def findings(results: Results) -> list[Finding]:
             ),
             figure="li2024-real-truncation",
             link="src/rankscope/papers/li2024/README.md",
+            seeds=int(table.groupby("optimizer")["seed"].nunique().min()),
             panel=Panel(
                 "A real model, its update cut to a rank",
                 "rank kept of every update",
