@@ -98,7 +98,7 @@ def test_one_failing_check_fails_the_claim_and_is_the_decisive_one():
     assert judgement.verdict is Verdict.FAILS
     assert judgement.decisive is bad
     assert judgement.how.startswith(
-        "1 of 3 checks fail: bad: 0 [-0.248, 0.248], threshold ≥ 0.5 (95% interval over 3 seeds)"
+        "1 of 3 checks fail: bad: 0 [-0.248, 0.248], asked ≥ 0.5 (95% interval over 3 seeds)"
     )
     assert judge(claim(good, vague), pd.DataFrame()).verdict is Verdict.UNDECIDED
     assert judge(claim(good, good), pd.DataFrame()).verdict is Verdict.HOLDS
@@ -132,15 +132,15 @@ def test_how_a_claim_was_decided_is_told_in_one_sentence():
         return judge(claim(*checks), pd.DataFrame()).how
 
     assert how(good) == f"{good} {over}"
-    assert str(good) == "good: 1 [0.752, 1.25], threshold ≥ 0.5"
-    assert how(good, good) == f"All 2 checks hold; the closest: {good} {over}"
+    assert str(good) == "good: 1 [0.752, 1.25], asked ≥ 0.5"
+    assert how(good, good) == f"All 2 checks hold; the first: {good} {over}"
     assert how(good, vague) == f"1 of 2 checks undecided: {vague} {over}"
     assert how(vague, bad, good, bad) == f"2 of 4 checks fail: {bad} {over}"
     ground = Check("ground", MIXED, AtLeast(0.5), needed=True)
     assert how(bad, ground) == f"Nothing can be said unless this holds: {ground} {over}"
     firm = Check("firm", HIGH, AtLeast(0.5), needed=True)
     assert how(firm, bad) == f"1 of 2 checks fail: {bad} {over}"
-    assert how(firm, good) == f"All 2 checks hold; the closest: {firm} {over}"
+    assert how(firm, good) == f"All 2 checks hold; the first: {firm} {over}"
 
 
 def test_values_over_something_else_than_seeds_are_named():

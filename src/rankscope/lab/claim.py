@@ -39,10 +39,6 @@ class AtLeast:
         """Compare an interval with the bound."""
         return _side(low >= self.limit, high < self.limit)
 
-    def inside(self, value: float) -> float:
-        """How far inside the bound a value lies; negative outside."""
-        return value - self.limit
-
     def __str__(self) -> str:
         return f"≥ {self.limit:g}"
 
@@ -56,10 +52,6 @@ class AtMost:
     def judge(self, low: float, high: float) -> Verdict:
         """Compare an interval with the bound."""
         return _side(high <= self.limit, low > self.limit)
-
-    def inside(self, value: float) -> float:
-        """How far inside the bound a value lies; negative outside."""
-        return self.limit - value
 
     def __str__(self) -> str:
         return f"≤ {self.limit:g}"
@@ -75,10 +67,6 @@ class Between:
     def judge(self, low: float, high: float) -> Verdict:
         """Compare an interval with the bound."""
         return _side(low >= self.least and high <= self.most, low > self.most or high < self.least)
-
-    def inside(self, value: float) -> float:
-        """How far inside the bound a value lies; negative outside."""
-        return min(value - self.least, self.most - value)
 
     def __str__(self) -> str:
         return f"in [{self.least:g}, {self.most:g}]"
@@ -115,21 +103,9 @@ class Check:
             return Verdict.UNDECIDED
         return self.bound.judge(low, high)
 
-    @property
-    def margin(self) -> float:
-        """How far inside its bound the mean lies, in half-widths of its interval: within ±1 nothing is decided.
-
-        It is the least of all where a value is missing, since then nothing can be said.
-        """
-        low, high = self.interval
-        inside, half = self.bound.inside(self.mean), (high - low) / 2
-        if math.isnan(inside):
-            return -math.inf
-        return inside / half if half > 0 else math.copysign(math.inf, inside)
-
     def __str__(self) -> str:
         low, high = self.interval
-        return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], threshold {self.bound}"
+        return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], asked {self.bound}"
 
 
 Checks = Callable[[pd.DataFrame], Sequence[Check]]
@@ -236,12 +212,15 @@ class Judgement:
 
     @property
     def decisive(self) -> Check:
-        """The check that decided: a needed one that does not hold; else, of those with the verdict, the least margin."""
+        """The check that decided: a needed one that does not hold; the first that failed, or was undecided; the first."""
         for check in self.checks:
             if check.needed and check.verdict is not Verdict.HOLDS:
                 return check
-        decided = [check for check in self.checks if check.verdict is self.verdict]
-        return min(decided or self.checks, key=lambda check: check.margin)
+        for verdict in (Verdict.FAILS, Verdict.UNDECIDED):
+            for check in self.checks:
+                if check.verdict is verdict:
+                    return check
+        return self.checks[0]
 
     @property
     def how(self) -> str:
@@ -252,7 +231,7 @@ class Judgement:
             return f"Nothing can be said unless this holds: {check} {over}"
         agree = sum(other.verdict is self.verdict for other in self.checks)
         lead = {
-            Verdict.HOLDS: f"All {total} checks hold; the closest: ",
+            Verdict.HOLDS: f"All {total} checks hold; the first: ",
             Verdict.FAILS: f"{agree} of {total} checks fail: ",
             Verdict.UNDECIDED: f"{agree} of {total} checks undecided: ",
         }[self.verdict]
