@@ -17,7 +17,7 @@ from rankscope.core.files import write_atomic
 from rankscope.figures.figure import Figure
 from rankscope.figures.interactive import chart_html
 from rankscope.figures.printed import save_static
-from rankscope.lab.claim import Verdict
+from rankscope.lab.check import Verdict
 from rankscope.lab.section import Section
 from rankscope.lab.workers import FORKS, Signals, crew
 
