@@ -135,6 +135,7 @@ def _errors(drawn: Drawn) -> Chart | None:
 
 def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
     rows, columns = ([escape(label) for label in labels] for labels in (heat_map.y, heat_map.x))
+    hover = [["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text]
     place = "<br>".join(f"{label + ': ' if label else ''}%{{{axis}}}" for label, axis in (
         (escape(panel.y_label), "customdata[0]"), (escape(panel.x_label), "customdata[1]")))  # fmt: skip
     marked = any(mark for marks in heat_map.marks for mark in marks)
@@ -142,8 +143,7 @@ def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
     return {
         "type": "heatmap", "x": list(range(len(columns))), "y": list(range(len(rows))),
         "z": [list(row) for row in heat_map.values], "zmin": low, "zmax": high,
-        "customdata": [[[row, column] for column in columns] for row in rows],
-        "hovertext": [["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text],
+        "meta": {"rows": rows, "columns": columns}, "hovertext": hover,
         "text": [[escape(mark) for mark in marks] for marks in heat_map.marks] if marked else None,
         "texttemplate": "%{text}" if marked else None, "hovertemplate": f"{place}<br>%{{hovertext}}<extra></extra>",
         "colorscale": [list(level) for level in palette.MAPS[heat_map.colours]], "xgap": 1, "ygap": 1,

@@ -18,8 +18,8 @@ class Question(StrEnum):
 class Finding:
     """An answer in a few words, the sentence that shows it, the claims that carry it, and where to read on.
 
-    `seeds` is the least number of them behind one of its numbers; `panel` is its picture and `figure` the id of the whole figure; `link` is a page of the repository. A finding that
-    `contradicts` a paper says what of it, and is listed apart.
+    `seeds` is the least number of them behind one of its numbers; `panel` is its picture and `figure` the id of the whole
+    figure; `link` is a page of the repository. A finding that `contradicts` a paper is listed apart.
     """
 
     name: str

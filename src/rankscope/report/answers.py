@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rankscope.figures.figure import Figure
-from rankscope.lab.claim import Claim, Judgement, Origin, Verdict
+from rankscope.lab.check import Verdict
+from rankscope.lab.claim import Claim, Judgement, Origin
 from rankscope.lab.finding import Finding, Question
 from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section

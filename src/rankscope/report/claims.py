@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.lab.claim import Judgement, Origin, Verdict
+from rankscope.lab.check import Verdict
+from rankscope.lab.claim import Judgement, Origin
 from rankscope.lab.section import Section, Unfinished
 
 HEADINGS = {
@@ -54,18 +55,14 @@ def undecided(judgement: Judgement, scale: str) -> str:
     """Why a claim is undecided, and what would decide it; empty for a claim that is decided."""
     if judgement.verdict is not Verdict.UNDECIDED:
         return ""
-    check = judgement.decisive
-    if not all(map(math.isfinite, check.values)):
-        return "A value is missing: a training that this check needs did not succeed."
-    if check.needed:
-        return "The claim presupposes this check, which does not hold."
+    if any(math.isnan(value) for check in judgement.checks for value in check.values):
+        return "A value is missing: a training that a check needs did not succeed."
     if judgement.claim.replicas != "seeds":
         return f"The interval contains the threshold; it is taken over {judgement.claim.replicas}, of which there are no more."
-    count, least = len(check.values), (len(check.values) / MOST_SEEDS) ** 0.5
-    if abs(check.margin) < least:
-        return f"The interval contains the threshold, and the mean is so near to it that {MOST_SEEDS} seeds would not decide."
-    needed = max(count + 1, math.ceil(count / check.margin**2))
+    needed = judgement.seeds_to_decide
+    if needed > MOST_SEEDS:
+        return f"The interval contains the threshold, and {MOST_SEEDS} seeds would not decide: the mean is too near to it."
     return (
-        f"The interval contains the threshold. If the mean stays where it is, about {needed} seeds decide: "
-        f"rankscope reproduce --only {judgement.claim.id} --scale {scale} --seeds {needed}"
+        f"The interval contains the threshold. By the spread of the seeds, about {needed:.0f} decide: "
+        f"rankscope reproduce --only {judgement.claim.id} --scale {scale} --seeds {needed:.0f}"
     )

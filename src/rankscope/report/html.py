@@ -20,7 +20,8 @@ from rankscope.core.files import write_atomic
 from rankscope.figures.figure import Figure, Panel
 from rankscope.figures.interactive import SMALL, charts_html, panel_html
 from rankscope.figures.printed import save_static
-from rankscope.lab.claim import Origin
+from rankscope.lab.check import Verdict
+from rankscope.lab.claim import Origin, wrong_by_chance
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
 from rankscope.lab.workers import FORKS, Signals, crew
@@ -34,6 +35,7 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str | None 
     (folder / pictures).mkdir(parents=True, exist_ok=True)
     found = answers(sections)
     top = hero(found)
+    judged = [one for section in sections for one in section.judgements]
     _draw(
         [*([top] if top else []), *(one for section in sections for one in section.figures)],
         folder / pictures,
@@ -45,12 +47,9 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str | None 
         contradictions=contradictions(sections),
         refuted=refuted(sections),
         sections=[_section(section) for section in sections],
-        statements=Counter(
-            one.verdict
-            for section in sections
-            for one in section.judgements
-            if one.claim.origin is Origin.PAPER
-        ),
+        statements=Counter(one.verdict for one in judged if one.claim.origin is Origin.PAPER),
+        decided=sum(one.verdict is not Verdict.UNDECIDED for one in judged),
+        wrong=wrong_by_chance(judged),
         papers={section.paper.name: title(section.paper) for section in sections},
         pictures=pictures,
     )

@@ -8,6 +8,8 @@ function themed(chart) {
   const ink = colour("--ink"), line = colour("--line");
   const data = chart.data.map(trace => {
     const own = { ...trace };
+    if (own.type === "heatmap") // its labels stand in the data once, and beside every cell while it is drawn
+      own.customdata = own.meta.rows.map(row => own.meta.columns.map(column => [row, column]));
     for (const part of ["line", "marker"])
       if (own[part] && own[part].color === BLACK) own[part] = { ...own[part], color: ink };
     return own;

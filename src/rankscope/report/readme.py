@@ -24,7 +24,9 @@ def update_readme(root: Path) -> None:
     """Write the findings of the root's results/ into its README, and the picture beside it."""
     found = sections(root / "results")
     readme = root / "README.md"
-    text = re.sub(f"{BEGIN}.*{END}", lambda _: BEGIN + first_screen(found) + END, readme.read_text("utf-8"), flags=re.S)
+    text = re.sub(
+        f"{BEGIN}.*{END}", lambda _: BEGIN + first_screen(found) + END, readme.read_text("utf-8"), flags=re.S
+    )
     with write_atomic(readme) as draft:
         draft.write_text(text, encoding="utf-8")
     if figure := hero(answers(found)):

@@ -1,4 +1,4 @@
-"""The measurements on real data: a published model fine-tuned on sentences, a small ViT on digits."""
+"""Three questions to real data: a published model fine-tuned on sentences, a small ViT on digits."""
 
 from rankscope.lab.paper import Study
 from rankscope.studies.real.claims import CLAIMS
