@@ -25,7 +25,7 @@ from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import FILE
-from tests.browser import errors
+from tests.browser import draw, errors
 from tests.lab.kept import keep
 from tests.lab.toy import toy
 
@@ -51,9 +51,9 @@ def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, fi
     links = browser.find_elements("css selector", "a.to-chart")
     assert len(judged) == len(links) > 20, "every claim that was judged leads to a chart"
     assert len(claims) == len(PAPERS["li2024"].claims)
-    for chart in browser.find_elements("css selector", ".figure"):
-        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
-        named = [link.text for link in chart.find_elements("css selector", "a[href^='#claim-']")]
+    for figure in browser.find_elements("css selector", ".figure"):
+        draw(browser, figure)
+        named = [link.text for link in figure.find_elements("css selector", "a[href^='#claim-']")]
         assert len(set(named)) == len(named), "a verdict says of which claim it is"
     links[0].click()
     assert browser.current_url.endswith("#figure-li2024-1")
@@ -437,7 +437,9 @@ def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, dra
     keep(tmp_path / "results", lambda rank, layers, budget, seed: layers == 1 and rank > 16)
     monkeypatch.chdir(tmp_path)
     assert cli("reproduce", "amsel2024", *args, "--out", out)[0] == 0
-    assert "at paper scale" not in (out / "amsel2024.hardmax.html").read_text(), "one claim's page is its own"
+    assert "at the paper's sizes" not in (out / "amsel2024.hardmax.html").read_text(), (
+        "one claim's page is its own"
+    )
     kept = {"papers": ["amsel2024"], "scale": "smoke", "seeds": None}
     Store(out).revise("selection", lambda known: kept)
     (tmp_path / "empty").mkdir()
@@ -446,7 +448,7 @@ def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, dra
         assert code == 0
         assert [claim["experiment"] for claim in json.loads(printed)] == ["amsel2024/constructions"] * 4
         text = (out / "index.html").read_text()
-        assert ("amsel2024 at paper scale" in text) == shown
+        assert ("amsel2024-paper" in text) == shown
         assert (
             "30 of 315 cells were run. Not run: layers 1 · rank 1, 2, 4, 8, 16; layers 3, 5." in text
         ) == shown

@@ -18,7 +18,8 @@ from rankscope.catalogue import PAPERS, find
 from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError, plain_errors
 from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
-from rankscope.lab.claim import Check, Claim
+from rankscope.lab.check import Check
+from rankscope.lab.claim import Claim
 from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
 from rankscope.lab.runner import Schedule, check_device, limit_memory, schedule
 from rankscope.lab.selection import Selection

@@ -59,6 +59,9 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 provenance=provenance,
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
+                findings=()
+                if selection.scale is Scale.SMOKE
+                else paper.findings(Results(whole, store.arrays_of(*experiments))),
             )
         )
     return [section for section in made if section.judgements or section.unfinished]

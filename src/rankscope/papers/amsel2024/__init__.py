@@ -8,6 +8,7 @@ from rankscope.papers.amsel2024.claims import CLAIMS
 from rankscope.papers.amsel2024.experiments import SETTINGS
 from rankscope.papers.amsel2024.experiments import experiments as trained_experiments
 from rankscope.papers.amsel2024.figures import figures as trained_figures
+from rankscope.papers.amsel2024.findings import findings
 
 
 def experiments(scale: Scale) -> list[Experiment]:
@@ -28,4 +29,5 @@ PAPER = Paper(
     claims=(*CLAIMS, *computed.CLAIMS),
     figures=figures,
     settings_note=SETTINGS,
+    findings=findings,
 )
