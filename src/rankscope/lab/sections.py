@@ -59,6 +59,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 provenance=provenance,
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
+                replications=paper.replications(Results(tables, store.arrays_of(*experiments))),
                 findings=()
                 if selection.scale is Scale.SMOKE
                 else paper.findings(Results(whole, store.arrays_of(*experiments))),
