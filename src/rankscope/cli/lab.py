@@ -56,6 +56,9 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option(help="Seeds of every experiment, instead of the scale's own.")
     ] = None,
+    first_seed: Annotated[
+        int, typer.Option(help="Added to every seed: the same experiments with other random draws.")
+    ] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     only: Annotated[
         str | None, typer.Option(help="Run what this claim needs, judge it alone, on a page of its own.")
@@ -95,7 +98,7 @@ def reproduce(
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
     from rankscope.lab.sections import sections, with_results
 
-    selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
+    selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []), first_seed)
     check_device(device)
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = _kept(results)
@@ -184,15 +187,25 @@ def export(
 def report(
     out: Out = Path("report"),
     to: Annotated[Path | None, typer.Option(help="Where to write; the run folder if not given.")] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run of the same papers with other seeds: the page says which verdicts it shares."
+        ),
+    ] = None,
     results: Kept = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the page again from the store, without running anything."""
+    from rankscope.lab.agreement import with_agreement
     from rankscope.lab.sections import sections, with_results
 
     kept = _kept(results)
     store = Store(out, reading=True)
     made = sections(_remembered(store), store)
+    if beside is not None:
+        other = Store(beside, reading=True)
+        made = with_agreement(made, sections(_remembered(other), other))
     if all(section.provenance.empty for section in made):
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
@@ -293,10 +306,14 @@ def _remember(store: Store, selection: Selection) -> None:
         if known is not None and selection.only is not None:
             return known
         papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
-        if known is not None and (known["scale"], known["seeds"]) == (selection.scale.value, selection.seeds):
+        now = {
+            "scale": selection.scale.value,
+            "seeds": selection.seeds,
+            "first_seed": selection.first_seed,
+        }
+        if known is not None and {**known, **now} == known:
             papers |= {paper.name for paper in find(known["papers"])}
-        names = [name for name in PAPERS if name in papers]
-        return {"papers": names, "scale": selection.scale.value, "seeds": selection.seeds}
+        return {"papers": [name for name in PAPERS if name in papers], **now}
 
     store.revise("selection", changed)
 
@@ -308,7 +325,9 @@ def _remembered(store: Store) -> Selection:
             f"{store.folder} does not say any more what was run. Run rankscope reproduce --out {store.folder} as before: "
             "finished cells are kept."
         )
-    return Selection(find(kept["papers"]), Scale(kept["scale"]), kept["seeds"])
+    return Selection(
+        find(kept["papers"]), Scale(kept["scale"]), kept["seeds"], first_seed=kept.get("first_seed", 0)
+    )
 
 
 def _show(made: "Sequence[Section]", as_json: bool) -> None:
