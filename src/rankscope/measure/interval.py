@@ -74,6 +74,5 @@ def values_to_decide(values: Sequence[float], distance: float, level: float = LE
     if len(values) < 2 or distance <= 0:
         return math.inf
     reach = -float(ndtri(level)) * float(np.std(values, ddof=1)) / distance
-    return max(
-        len(values) + 1, FEW + 1, math.ceil(reach**2 * math.pi / 3)
-    )  # π/3: what pairs lose to the mean
+    pairs_for_means = math.pi / 3  # what limits by pairs lose to the mean
+    return float(max(len(values) + 1, FEW + 1, math.ceil(reach**2 * pairs_for_means)))
