@@ -440,7 +440,8 @@ def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, dra
     assert "at the paper's sizes" not in (out / "amsel2024.hardmax.html").read_text(), (
         "one claim's page is its own"
     )
-    Store(out).remember("selection", {"papers": ["amsel2024"], "scale": "smoke", "seeds": None})
+    kept = {"papers": ["amsel2024"], "scale": "smoke", "seeds": None}
+    Store(out).revise("selection", lambda known: kept)
     (tmp_path / "empty").mkdir()
     for given, shown in (((), True), (("--results", tmp_path / "empty"), False)):
         code, printed, _ = cli("report", "--out", out, *given, "--json")

@@ -1,11 +1,8 @@
 """Whatever a checkpoint's files hold: one clear line and exit code 2, or a result; never a trace, never half a file."""
 
 import json
-import os
 import random
-import resource
 import shutil
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -13,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from tests.limits import as_nobody, largest_file, open_to_nobody
 from tests.zoo import build, moved
 
 STRANGE = (None, 0, -1, 7, 10**12, 1.5, float("nan"), "x", [], [1], {}, {"a": 1}, True)
@@ -163,17 +161,6 @@ def test_a_cache_with_damaged_entries_is_measured_again(cli, pair, tmp_path):
     assert json.loads(out) == before
 
 
-@contextmanager
-def largest_file(size):
-    """Let the operating system refuse to write files beyond `size`, as on a disk that runs full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_disk_that_runs_full_leaves_nothing_half_written(cli, pair, tmp_path):
     out = tmp_path / "out"
     for line in lines(pair, pair / "single", out)[1:]:
@@ -194,26 +181,6 @@ def test_a_page_and_a_table_without_room_are_one_line(cli, pair, tmp_path):
     code, _, err = cli("heads", pair / "single", "--csv", "/dev/full")
     assert (code, err.count("\n")) == (2, 1)
     assert "--csv /dev/full: No space left on device" in err
-
-
-@contextmanager
-def as_nobody():
-    """Give up root's right to read everything, for a while."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-def open_to_nobody(folder):
-    """Let others pass through pytest's own folders."""
-    for parent in (folder, *folder.parents):
-        if parent.name.startswith(("pytest-", "popen-", folder.name)):
-            parent.chmod(0o755)
 
 
 @pytest.mark.parametrize("closed", ["config.json", "model.safetensors", "."])

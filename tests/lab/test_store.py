@@ -3,9 +3,11 @@ import multiprocessing
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +17,12 @@ import pytest
 import torch
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab import Outcome, Store, run
+from rankscope.lab import Grid, Outcome, Store, run
 from rankscope.lab.provenance import code_digest, roots_of
 from rankscope.lab.runner import Group, Schedule, check_device, limit_memory, schedule
 from rankscope.lab.store import FILE, Cost
 from rankscope.lab.workers import Crew
-from tests.lab.toy import ToyTrainer, go, go_traced, toy
+from tests.lab.toy import ToyTrainer, go, go_traced, stacked, toy
 
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["tests.lab.toy"])
@@ -103,30 +105,21 @@ def test_a_kill_between_the_arrays_and_the_row_leaves_the_cell_unfinished(tmp_pa
     assert len(store.finished(toy())) == 6
 
 
-def test_two_processes_on_one_store_end_with_the_same_table(tmp_path):
-    both = [start(tmp_path / "both", tmp_path / f"trace-{i}") for i in range(2)]
-    for process in both:
-        process.join()
-        assert process.exitcode == 0
-    go(tmp_path / "one")
-    pd.testing.assert_frame_equal(table(tmp_path / "both"), table(tmp_path / "one"))
-
-
 def fingerprint(folder):
     """The contents of the store's files; an index and an empty log, which any reader makes, do not count."""
     files = [path for path in folder.glob(f"{FILE}*") if not path.name.endswith("-shm")]
     return {path.name: path.read_bytes() for path in files if path.name == FILE or path.stat().st_size}
 
 
-@pytest.mark.parametrize("damage", ["header", "middle", "text", "empty", "wal left behind"])
+@pytest.mark.parametrize("damage", ["header", "middle", "text", "wal left behind"])
 def test_a_damaged_store_is_an_error_that_says_what_to_do_and_is_left_alone(tmp_path, damage):
-    go(tmp_path)
+    go(tmp_path, cells=6)
     path = tmp_path / FILE
     if damage == "wal left behind":  # as a killed process leaves it
         leave_wal(tmp_path)
     content = bytearray(path.read_bytes())
-    if damage in {"text", "empty"}:
-        content = bytearray(b"this is no database" * 400) if damage == "text" else bytearray()
+    if damage == "text":
+        content = bytearray(b"this is no database" * 400)
     else:
         place = 0 if damage == "header" else 4096
         content[place : place + 4096] = b"\xa5" * 4096
@@ -136,15 +129,52 @@ def test_a_damaged_store_is_an_error_that_says_what_to_do_and_is_left_alone(tmp_
     with pytest.raises(
         RankscopeError, match=r"cells\.sqlite is damaged .* left as it is\. Move it away to start anew"
     ):
-        go(tmp_path)
+        go(tmp_path, cells=6)
     assert fingerprint(tmp_path) == before
+
+
+@pytest.mark.parametrize("born", ["empty", "without tables"])
+def test_a_store_that_was_killed_at_its_birth_is_a_new_one(tmp_path, born):
+    path = tmp_path / FILE
+    path.touch()
+    if born == "without tables":
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=WAL")
+        assert path.stat().st_size
+    with pytest.raises(
+        InputError, match=r"holds no run\. Name the folder of one, or run rankscope reproduce"
+    ):
+        Store(tmp_path, reading=True)
+    go(tmp_path, cells=6)
+    assert len(Store(tmp_path).finished(toy())) == 6
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("CREATE TABLE birds (name TEXT)", "is another program's database"),
+        ("CREATE TABLE cells (key TEXT)", "was written by an older version of rankscope"),
+        (
+            "CREATE TABLE cells (key TEXT); PRAGMA user_version=99",
+            "was written by a newer version of rankscope",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_file_that_this_version_did_not_lay_out_is_left_alone(tmp_path, statement, message, reading):
+    with closing(sqlite3.connect(tmp_path / FILE)) as database:
+        database.executescript(statement)
+    with pytest.raises(RankscopeError, match=message):
+        Store(tmp_path, reading=reading)
+    with closing(sqlite3.connect(tmp_path / FILE)) as database:
+        assert len(database.execute("SELECT * FROM sqlite_master").fetchall()) == 1
 
 
 def leave_wal(folder):
     """Write through a connection that never closes in an orderly way."""
     code = (
         "import os, sqlite3, sys; d = sqlite3.connect(sys.argv[1]); d.execute('PRAGMA journal_mode=WAL');"
-        "d.execute('INSERT INTO notes VALUES (1, 2)'); d.commit(); os._exit(0)"
+        "d.execute('INSERT INTO notes VALUES (1, 2, 3)'); d.commit(); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", code, str(folder / FILE)], check=True)
 
@@ -213,11 +243,12 @@ def test_arrays_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
     assert not [path for path in (tmp_path / "arrays").rglob("*") if path.is_file()]
     assert store.finished(experiment) == set()
     store.add(experiment, cells[:1], [Outcome([{}], {"x": torch.ones(3)})], cost)
-    with monkeypatch.context() as patch:  # the same cell again, as two processes on one store may have it
-        patch.setattr("rankscope.lab.store.save_file", half)
-        with pytest.raises(SystemError):
-            store.add(experiment, cells[:1], [Outcome([{}], {"x": torch.zeros(3)})], cost)
-    assert store.arrays_of(experiment)(cells[0].key())["x"].tolist() == [1, 1, 1]
+    store.add(
+        experiment, cells[:1], [Outcome([{}], {"x": torch.zeros(3)})], cost
+    )  # as two processes may have it
+    assert store.arrays_of(experiment)(cells[0].key())["x"].tolist() == [1, 1, 1], (
+        "the first one stays, whole"
+    )
 
 
 def test_a_finished_groups_unfinished_state_is_removed_and_a_stopped_ones_stays(tmp_path):
@@ -246,23 +277,35 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         Store(tmp_path / "file" / "run")
 
 
-def test_the_group_size_is_the_one_that_measured_fastest(tmp_path):
-    store = Store(tmp_path)
-    todo = schedule([toy()], store, "cpu")
-    assert {len(group.cells) for group in todo.groups} == {4}
-    assert todo.cells == 60
-    assert todo.finished == 0
-    assert schedule([toy()], Store(tmp_path), "cpu").groups[0].cells == todo.groups[0].cells
-
-
-def test_a_group_is_not_the_fastest_if_it_leaves_a_few_alone(tmp_path, monkeypatch):
-    """16 members take the least time each, but 16 and then 2 take more than 18 at once."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_group_sizes_follow_from_the_grid_and_no_clock_or_core_changes_them(tmp_path, monkeypatch, workers):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: workers)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    slow = replace(toy(18), trainer=ToyTrainer(lambda cells: 1 + 0.5 * len(cells) + 0.5 * (len(cells) > 16)))
-    todo = schedule([slow], Store(tmp_path), "cpu")
-    assert [len(group.cells) for group in todo.groups] == [18]
-    assert todo.seconds == pytest.approx(10.5)
+    times = iter(range(1, 100))
+    ten = replace(toy(30), grid=Grid(seed=range(10)), trainer=stacked(lambda cells: next(times) * len(cells)))
+    todo = schedule([ten], Store(tmp_path), "cpu")
+    assert [[cell.seed for cell in group.cells] for group in todo.groups] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+    ]
+    assert (todo.cells, todo.finished) == (10, 0)
+    again = schedule([ten], Store(tmp_path), "cpu")
+    assert again == todo, "a step is timed once and kept"
+    by_three = schedule([ten], Store(tmp_path), "cpu", group_size=3)
+    assert [len(group.cells) for group in by_three.groups] == [3, 3, 3, 1]
+
+
+def test_cells_that_take_turns_are_groups_of_their_own(tmp_path):
+    assert {len(group.cells) for group in schedule([toy()], Store(tmp_path), "cpu").groups} == {1}
+
+
+def test_the_expected_time_is_that_of_all_groups_on_all_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    ten = replace(toy(30), grid=Grid(seed=range(10)), trainer=stacked(lambda cells: 3.0 * len(cells)))
+    todo = schedule([ten], Store(tmp_path), "cpu")
+    assert [group.seconds for group in todo.groups] == pytest.approx([15.0, 15.0])
+    assert todo.seconds == pytest.approx(15.0)
 
 
 @pytest.mark.parametrize(("workers", "order"), [(1, [1.0, 2.0, 3.0]), (2, [3.0, 2.0, 1.0])])
@@ -298,6 +341,42 @@ def test_what_ends_while_the_run_is_being_stopped_is_kept(tmp_path, workers):
     with pytest.raises(KeyboardInterrupt):
         run(Schedule((Group(experiment, cells, 1.0),), 3, 0, workers), store, "cpu", advance=interrupted)
     assert store.finished(experiment) == {cell.key() for cell in cells}
+
+
+class Stepwise(ToyTrainer):
+    """A cell is a hundred steps; what is stopped leaves its number of steps as its state."""
+
+    def steps(self, cell):
+        return 100
+
+    def train(self, cells, job):
+        done = int(job.state.read_text()) if job.state.exists() else 0
+        job.state.parent.mkdir(parents=True, exist_ok=True)
+        for step in range(done, 100):
+            job.state.write_text(str(step + 1))
+            time.sleep(cells[0].train.pause)
+            job.tick()
+
+    def measure(self, cells, trained, job):
+        return [Outcome([{"total": 1.0}]) for _ in cells]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_deadline_leaves_what_does_not_fit_and_stops_what_runs_with_its_state(tmp_path, workers):
+    """Expected to take 0.5, 3600 and 1 seconds, they take nothing, nothing and far more than is left."""
+    quick, slow = (replace(toy(3, pause=pause), trainer=Stepwise()) for pause in (0.0, 0.03))
+    (first, second), third = quick.cells()[:2], slow.cells()[0]
+    store = Store(tmp_path)
+    groups = (Group(quick, (first,), 0.5), Group(quick, (second,), 3600.0), Group(slow, (third,), 1.0))
+    todo = Schedule(groups, 3, 0, workers)
+    assert run(todo, store, "cpu", deadline=time.monotonic() + 1.5) == 2
+    assert store.finished(quick) == {first.key()}
+    steps = int(store.checkpoint_path(slow, [third]).read_text())
+    assert 0 < steps < 100
+    assert not store.checkpoint_path(quick, [second]).exists(), "it was not begun"
+    assert run(todo, store, "cpu", deadline=time.monotonic() - 1.0) == 3, "there is no time for anything"
+    assert run(todo, store, "cpu") == 0
+    assert store.finished(quick, slow) == {first.key(), second.key(), third.key()}
 
 
 def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
@@ -342,7 +421,7 @@ def test_a_device_that_is_not_there_is_an_error(device, message):
 
 def holding(most):
     """The toy on a device whose memory holds `most` cells: the more at once, the faster, while they fit."""
-    return replace(toy(), trainer=ToyTrainer(lambda cells: 0.01 if len(cells) <= most() else float("inf")))
+    return replace(toy(), trainer=stacked(lambda cells: 0.01 if len(cells) <= most() else float("inf")))
 
 
 def test_no_group_is_larger_than_the_memory_and_each_limit_is_measured_for_itself(tmp_path, monkeypatch):
@@ -354,7 +433,7 @@ def test_no_group_is_larger_than_the_memory_and_each_limit_is_measured_for_itsel
     def largest(memory):
         return max(len(group.cells) for group in schedule([experiment], store, "cpu", memory).groups)
 
-    assert largest(64.0) == 8
+    assert largest(64.0) == 8, "60 members in the fewest groups"
     room["cells"] = 2
     assert largest(16.0) == 2
     assert largest(64.0) == 8, "measured once and kept"

@@ -10,7 +10,7 @@ import torch
 from rankscope.core import Config
 from rankscope.lab import Experiment, Grid, Outcome, Store, Trainer, run
 from rankscope.lab.runner import schedule
-from tests.lab.toy import toy
+from tests.lab.toy import stacked, toy
 
 
 class Nothing(Config):
@@ -124,14 +124,14 @@ def test_memory_that_is_too_small_takes_forever_and_another_error_is_one():
 def test_groups_are_cut_from_the_whole_grid_and_not_from_what_is_left(tmp_path, one_worker):
     """Four at a time: after cells 1 and 6 were finished, the groups are still {0, 2, 3} and {4, 5, 7}."""
     store = Store(tmp_path)
-    eight = replace(toy(), grid=Grid(seed=range(8)))
-    fours = schedule([eight], store, "cpu")
+    eight = replace(toy(), grid=Grid(seed=range(8)), trainer=stacked())
+    fours = schedule([eight], store, "cpu", group_size=4)
     assert [[cell.seed for cell in group.cells] for group in fours.groups] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     alone = [
         replace(group, cells=(group.cells[place],)) for group, place in zip(fours.groups, (1, 2), strict=True)
     ]
     run(replace(fours, groups=tuple(alone)), store, "cpu")
-    left = schedule([eight], store, "cpu")
+    left = schedule([eight], store, "cpu", group_size=4)
     assert [[cell.seed for cell in group.cells] for group in left.groups] == [[0, 2, 3], [4, 5, 7]]
     assert (left.cells, left.finished) == (8, 2)
 

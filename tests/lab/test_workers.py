@@ -5,10 +5,12 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
+from rankscope.core import RankscopeError
 from rankscope.lab.workers import CancelledError, crew
 
 
@@ -22,7 +24,7 @@ def test_a_task_may_be_any_callable_and_tells_how_far_it_is(count):
 
     with crew(count, [add]) as workers:
         assert workers.submit(0, 2).result() == 42
-        assert workers.signals.done.value == 0.5
+        assert workers.done == 0.5
 
 
 def test_an_exception_stops_what_runs():
@@ -37,7 +39,7 @@ def test_an_exception_stops_what_runs():
     def interrupted():
         with crew(2, [wait]) as workers:
             futures.extend(workers.submit(0) for _ in range(2))
-            while workers.signals.done.value < 2:
+            while workers.done < 2:
                 time.sleep(0.01)
             raise KeyboardInterrupt
 
@@ -49,26 +51,26 @@ def test_an_exception_stops_what_runs():
 @pytest.mark.parametrize("count", [1, 2])
 def test_after_an_exception_what_waits_is_not_begun(count):
     def work(signals, given):
-        with signals.done.get_lock():
-            signals.done.value += 1
+        signals.done[signals.place] += 1
         time.sleep(0.02)
 
     told = []
 
     def interrupted():
         with crew(count, [work]) as workers:
-            told.append(workers.signals)
+            told.append(workers)
             for _ in range(100):
                 workers.submit(0)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert told[0].done.value < 20
+    assert told[0].done < 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
-def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path):
+@pytest.mark.parametrize("asked_by", [signal.SIGTERM, signal.SIGHUP])
+def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path, asked_by):
     def work(signals, name):
         (tmp_path / name).write_text(str(os.getpid()))
         signals.advance(1.0)
@@ -84,15 +86,58 @@ def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path):
         with crew(2, [work]) as workers:
             for name in "ab":
                 workers.submit(0, name)
-            while workers.signals.done.value < 2:  # both have begun
+            while workers.done < 2:  # both have begun
                 time.sleep(0.01)
             for name in "ab":
-                os.kill(int((tmp_path / name).read_text()), signal.SIGTERM)
+                os.kill(int((tmp_path / name).read_text()), asked_by)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         asked()
     assert {path.name for path in tmp_path.glob("*kept")} == {"a kept", "b kept"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
+def test_a_worker_that_does_not_come_to_its_next_step_is_killed(monkeypatch):
+    monkeypatch.setattr("rankscope.lab.workers.GRACE", 0.3)
+
+    def work(signals, endless):
+        signals.advance(1.0)
+        time.sleep(3600 if endless else 0.1)
+        return "whole"
+
+    futures = []
+
+    def interrupted():
+        with crew(2, [work]) as workers:
+            futures.extend(workers.submit(0, endless) for endless in (True, False))
+            wait_for(lambda: workers.done == 2)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert isinstance(futures[0].exception(), BrokenProcessPool)
+    assert futures[1].result() == "whole"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
+def test_a_worker_that_dies_leaves_no_one_waiting():
+    """Killed again and again while it tells how far it is, which no lock may guard."""
+
+    def work(signals, given):
+        while True:
+            signals.advance(1.0)
+
+    def killed():
+        with crew(2, [work]) as workers:
+            futures = [workers.submit(0) for _ in range(2)]
+            wait_for(lambda: all(workers.signals.pids[:2]) and workers.done > 100)
+            os.kill(workers.signals.pids[0], signal.SIGKILL)
+            futures[0].result()
+
+    for _ in range(3):
+        with pytest.raises(RankscopeError, match="A worker process died"):
+            killed()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")

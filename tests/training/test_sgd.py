@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import pytest
 import torch
 
 from rankscope.core.streams import Split
@@ -75,3 +78,26 @@ def test_the_trajectory_keeps_the_start_the_chosen_steps_and_the_end():
 def test_training_on_a_fixed_set_differs_from_fresh_batches():
     fresh, fixed = (TRAINER.train(cells(seed=(0,), samples=(n,)), Job()) for n in (None, 16))
     assert fixed.losses[-1] != fresh.losses[-1]
+
+
+@pytest.mark.parametrize("samples", [None, 16])
+def test_a_training_that_was_stopped_goes_on_and_ends_the_same(tmp_path, samples):
+    some = [replace(cell, train=TRAIN.replace(samples=samples)) for cell in cells(seed=(0, 1, 2))]
+    whole = TRAINER.train(some, Job())
+    told, state = [], tmp_path / "group.pt"
+
+    def stopped():
+        told.append(1)
+        if len(told) == 25:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TRAINER.train(some, Job(state=state, tick=stopped))
+    assert state.exists()
+    told.clear()
+    resumed = TRAINER.train(some, Job(state=state, tick=lambda: told.append(1)))
+    assert len(told) == 40, "what was done before counts as progress"
+    assert torch.equal(resumed.losses, whole.losses)
+    assert resumed.at.keys() == whole.at.keys()
+    for step, weights in whole.at.items():
+        assert all(torch.equal(resumed.at[step][name], weights[name]) for name in weights), step

@@ -1,6 +1,7 @@
 """Resume states: the file is always whole."""
 
-from pathlib import Path
+import os
+import random
 
 import pytest
 import torch
@@ -10,17 +11,15 @@ from rankscope.training.state import ResumeState
 
 def test_who_is_killed_while_writing_a_state_keeps_the_last_one(tmp_path, monkeypatch):
     checkpoint = ResumeState(tmp_path / "unfinished" / "group.pt")
-    real = torch.save
 
-    def half(state, path):
-        real(state, path)
-        whole = Path(path).read_bytes()
-        Path(path).write_bytes(whole[: len(whole) // 2])
+    def half(handle):
+        file = next(checkpoint.path.parent.iterdir())
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
         raise SystemError("killed")
 
     def killed(state):
         with monkeypatch.context() as patch:
-            patch.setattr(torch, "save", half)
+            patch.setattr(os, "fsync", half)
             with pytest.raises(SystemError):
                 checkpoint.save(state)
 
@@ -28,7 +27,26 @@ def test_who_is_killed_while_writing_a_state_keeps_the_last_one(tmp_path, monkey
     assert checkpoint.load("cpu") is None
     assert list(checkpoint.path.parent.iterdir()) == []
     checkpoint.save({"step": 2, "weights": torch.ones(3)})
-    killed({"step": 3})
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", lambda state, file: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            checkpoint.save({"step": 3})
     state = checkpoint.load("cpu")
     assert (state["step"], state["weights"].tolist()) == (2, [1, 1, 1])
     assert list(checkpoint.path.parent.iterdir()) == [checkpoint.path]
+
+
+def test_a_state_of_which_one_bit_has_flipped_is_none(tmp_path):
+    checkpoint, draw = ResumeState(tmp_path / "group.pt"), random.Random(0)
+    checkpoint.save({"step": 2, "weights": torch.randn(3)})
+    whole = checkpoint.path.read_bytes()
+    for _ in range(100):
+        flipped = bytearray(whole)
+        flipped[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        checkpoint.path.write_bytes(flipped)
+        assert checkpoint.load("cpu") is None
+    for length in (0, 5, 16, len(whole) - 1):
+        checkpoint.path.write_bytes(whole[:length])
+        assert checkpoint.load("cpu") is None
+    checkpoint.path.write_bytes(whole)
+    assert checkpoint.load("cpu")["step"] == 2

@@ -1,11 +1,13 @@
 """The command line's trunk: the app, options that commands share, and how a mistake is told."""
 
+import io
 import math
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
@@ -24,6 +26,9 @@ USAGE_MISTAKE: type[Exception] = next(
 INTERRUPTED = 130
 """The exit code of Ctrl-C, and what newer releases of typer make of it."""
 
+ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals that ask for the end; not every system has both."""
+
 COMMANDS = {
     "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "reproduce": (
@@ -33,6 +38,7 @@ COMMANDS = {
     "claims": ("lab", "List every claim: its source, what the paper says, which experiment decides it."),
     "export": ("lab", "Write every experiment's table, and the provenance of its cells, as Parquet and CSV."),
     "report": ("lab", "Write the page again from the store, without running anything."),
+    "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
     "vouch": (
         "vouch",
         "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
@@ -96,15 +102,24 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 def run_app() -> None:
     """Run the command line. A mistake is one line that names the remedy, and exit code 2.
 
-    A scheduler whose time is up asks the process to end: that is the user's Ctrl-C.
+    A scheduler whose time is up asks the process to end, and so does a terminal that goes away: that is the user's Ctrl-C.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")  # names of files are bytes, and need not be text
     try:
         with _ended_as_if_interrupted():
             code = app(standalone_mode=False)
+            sys.stdout.flush()
     except USAGE_MISTAKE as error:
         _misused(cast(Any, error))
     except RankscopeError as error:
         _fail(f"{error}{_option(error.argument)}")
+    except OSError as error:
+        _drop_output()
+        _fail(
+            f"{error.filename or 'Standard output'}: {error.strerror or error}. Make room, or write elsewhere."
+        )
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -114,20 +129,34 @@ def run_app() -> None:
 
 @contextmanager
 def _ended_as_if_interrupted() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt, once: whoever asks for the end may ask twice. Signals are the main thread's."""
+    """SIGTERM and SIGHUP raise KeyboardInterrupt, once: whoever asks for the end may ask twice.
+
+    A signal that is ignored, as SIGHUP under nohup, stays so. Signals are the main thread's.
+    """
+    before = {number: signal.getsignal(number) for number in ENDS}
+    asked = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
 
     def end(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in asked:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    for number in asked:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in asked:
+            signal.signal(number, before[number])
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again at the end of the process."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _misused(error: Any) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -15,12 +16,13 @@ from rich.table import Table
 
 from rankscope.catalogue import PAPERS, find
 from rankscope.cli.app import AsJson, Out, app, emit, number
-from rankscope.core import InputError
+from rankscope.core import InputError, plain_errors
 from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
 from rankscope.lab.check import Check
 from rankscope.lab.claim import Claim
+from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
 from rankscope.lab.runner import Schedule, check_device, limit_memory, schedule
-from rankscope.lab.store import FILE
+from rankscope.lab.selection import Selection
 
 if TYPE_CHECKING:
     from rankscope.lab.section import Section, Unfinished
@@ -71,15 +73,31 @@ def reproduce(
         float | None,
         typer.Option(help="GiB of a GPU's memory to use at most; all that is free if not given."),
     ] = None,
+    group_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most members of a stack: 8 on a CPU, 1024 on a GPU if not given."),
+    ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--missing", help="Run what the results lack, most decisive cells first. No page, no verdicts."
+        ),
+    ] = False,
+    visit: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="Stop by itself after so long, as 25m; unfinished trainings keep their state."
+        ),
+    ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
     from rankscope.lab.sections import sections, with_results
-    from rankscope.lab.selection import Selection
 
     selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
     check_device(device)
+    started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = _kept(results)
     if memory is not None:
         limit_memory(device, memory)
@@ -87,14 +105,24 @@ def reproduce(
     _remember(store, selection)
     log = Console(stderr=True)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
-    for note in filter(None, (e.not_run for e in experiments)):
+    for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
-    with log.status("measuring group sizes"):
-        todo = schedule(experiments, store, device, memory)
+    with log.status("timing a step of each shape"):
+        have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
+        todo = schedule(experiments, store, device, memory, group_size, have if missing else None)
     log.print(_cost(todo, scale, device), soft_wrap=True)
-    _run(todo, store, device, log, experiments)
-    if experiment is not None:
-        log.print(f"Finished cells: {store.path}. rankscope export writes them as tables.", soft_wrap=True)
+    deadline = None if allowed is None else started + allowed
+    if deadline is not None:
+        todo = for_a_visit(todo, deadline - time.monotonic())
+    left = _run(todo, store, device, log, experiments, deadline)
+    if left:
+        log.print(
+            f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
+            soft_wrap=True,
+        )
+    if experiment is not None or missing or left:
+        told = f"Finished cells: {store.path}. rankscope export writes them as tables."
+        log.print(told, soft_wrap=True, markup=False)
         return
     made = sections(
         selection if only else _remembered(store), store
@@ -102,7 +130,7 @@ def reproduce(
     shown = [section for paper in selection.papers for section in made if section.paper is paper]
     _show(shown, as_json)
     page = made if only else with_results(made, kept)
-    log.print(f"Page: {_write(out, page, log, only)}", soft_wrap=True)
+    log.print(f"Page: {_write(out, page, log, only)}", soft_wrap=True, markup=False)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
         raise typer.Exit(1)
 
@@ -140,32 +168,38 @@ def export(
     """
     from rankscope.lab.tables import export_tables
 
-    store = existing_run(out)
+    store = Store(out, reading=True)
     target = to or out / "export"
     selection = _remembered(store)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     for name, rows in export_tables(target, experiments, store, add=to is not None, csv=csv).items():
         emit(f"{target / name}.parquet{', .csv' * csv}: {rows} rows")
     known = [e for paper in PAPERS.values() for e in paper.experiments(selection.scale)]
-    others = store.finished(*known) - {cell.key() for one in experiments for cell in one.cells()}
+    others = store.count(*known) - len(store.finished(*experiments))
     if others:
-        emit(f"Left out: {len(others)} cells of other scales or settings than {out}'s last run.")
+        emit(f"Left out: {others} cells of other scales or settings than {out}'s last run.")
 
 
 @app.command()
-def report(out: Out = Path("report"), results: Kept = None, as_json: AsJson = False) -> None:
+def report(
+    out: Out = Path("report"),
+    to: Annotated[Path | None, typer.Option(help="Where to write; the run folder if not given.")] = None,
+    results: Kept = None,
+    as_json: AsJson = False,
+) -> None:
     """Write the page again from the store, without running anything."""
     from rankscope.lab.sections import sections, with_results
 
     kept = _kept(results)
-    made = sections(_remembered(existing_run(out)), Store(out))
+    store = Store(out, reading=True)
+    made = sections(_remembered(store), store)
     if all(section.provenance.empty for section in made):
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
         )
     _show(made, as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {_write(out, with_results(made, kept), log)}", soft_wrap=True)
+    log.print(f"Page: {_write(to or out, with_results(made, kept), log)}", soft_wrap=True, markup=False)
 
 
 def _axes(where: list[str]) -> dict[str, list[str]]:
@@ -191,8 +225,15 @@ def tables_folder(given: Path) -> Path:
     return given
 
 
-def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: Sequence[Experiment]) -> None:
-    """Run the plan behind a progress bar that counts expected seconds; in a log it is a line a twentieth."""
+def _run(
+    todo: Schedule,
+    store: Store,
+    device: str,
+    log: Console,
+    experiments: Sequence[Experiment],
+    deadline: float | None = None,
+) -> int:
+    """Run the plan behind a progress bar that counts expected seconds, and how many groups are left; a log has 20 lines."""
     total = sum(group.seconds for group in todo.groups)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn(),
@@ -209,18 +250,20 @@ def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: S
                 log.print(f"training: {told}% after {_duration(task.elapsed or 0.0)}")
 
         try:
-            run(todo, store, device, advance=advance)
+            return run(todo, store, device, advance=advance, deadline=deadline)
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished(*experiments))
-            log.print(f"{kept} finished cells are kept in {store.path}; run again to go on.", soft_wrap=True)
+            words = f"{kept} finished cells are kept in {store.path}; run again to go on."
+            log.print(words, soft_wrap=True, markup=False)
             raise
 
 
 def _write(out: Path, made: Any, log: Console, name: str | None = None) -> Path:
     from rankscope.report import write_report
 
-    with log.status("drawing figures"):
+    remedy = "The cells, and the page that was there, are kept. Mend that, or write elsewhere: rankscope report --to."
+    with log.status("drawing figures"), plain_errors(out, remedy):
         return write_report(out, made, name=name)
 
 
@@ -243,33 +286,28 @@ def _duration(total: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
-def existing_run(out: Path) -> Store:
-    """The store of a run folder, if there is one."""
-    if not (out / FILE).exists():
-        raise InputError(
-            f"{out} holds no run. Name the folder of one, or run rankscope reproduce --out {out}."
-        )
-    return Store(out)
-
-
-def _remember(store: Store, selection: Any) -> None:
+def _remember(store: Store, selection: Selection) -> None:
     """What the folder's page and tables are of: runs of one scale add their papers; a single claim begins a page, no more."""
-    known = store.note("selection")
-    if known is not None and selection.only is not None:
-        return
-    papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
-    if known is not None and (known["scale"], known["seeds"]) == (selection.scale.value, selection.seeds):
-        papers |= {paper.name for paper in find(known["papers"])}
-    names = [name for name in PAPERS if name in papers]
-    store.remember("selection", {"papers": names, "scale": selection.scale.value, "seeds": selection.seeds})
+
+    def changed(known: Any) -> Any:
+        if known is not None and selection.only is not None:
+            return known
+        papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
+        if known is not None and (known["scale"], known["seeds"]) == (selection.scale.value, selection.seeds):
+            papers |= {paper.name for paper in find(known["papers"])}
+        names = [name for name in PAPERS if name in papers]
+        return {"papers": names, "scale": selection.scale.value, "seeds": selection.seeds}
+
+    store.revise("selection", changed)
 
 
-def _remembered(store: Store) -> Any:
-    from rankscope.lab.selection import Selection
-
+def _remembered(store: Store) -> Selection:
     kept = store.note("selection")
     if kept is None:
-        raise InputError(f"{store.folder} holds no run. Run rankscope reproduce --out {store.folder}.")
+        raise InputError(
+            f"{store.folder} does not say any more what was run. Run rankscope reproduce --out {store.folder} as before: "
+            "finished cells are kept."
+        )
     return Selection(find(kept["papers"]), Scale(kept["scale"]), kept["seeds"])
 
 

@@ -7,9 +7,9 @@ import typer
 
 from rankscope.catalogue import PAPERS
 from rankscope.cli.app import app, emit
-from rankscope.cli.lab import RESULTS, existing_run, tables_folder
+from rankscope.cli.lab import RESULTS, tables_folder
 from rankscope.core import InputError
-from rankscope.lab import Scale
+from rankscope.lab import Scale, Store
 
 
 @app.command()
@@ -25,7 +25,7 @@ def vouch(
     from rankscope.lab.vouching import FILE
     from rankscope.lab.vouching import vouch as compare
 
-    store, folder = existing_run(run), tables_folder(results)
+    store, folder = Store(run, reading=True), tables_folder(results)
     experiments = [e for paper in PAPERS.values() for e in paper.experiments(Scale.PAPER)]
     found = compare(store, folder, experiments, tolerance=tolerance)
     if not found:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 from torch import Tensor
 
+from rankscope.core import RankscopeError
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Judgement
 from rankscope.lab.paper import NoArraysError, Paper, Results
@@ -34,7 +35,7 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
         judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts
     ]
     notes = [note for name in kept for note in _notes(parts[name], kept[name], vouched.get(name))]
-    figures, whole = _figures(paper, {name: part.table for name, part in parts.items()})
+    figures, whole = _figures(paper, {name: part.table for name, part in parts.items()}, folder)
     if not whole:
         notes.append("Figures that need arrays of the cells are left out: a folder of tables has none.")
     return Section(
@@ -74,7 +75,7 @@ def _no_arrays(_: str) -> dict[str, Tensor]:
     raise NoArraysError("A folder of tables has no arrays of the cells.")
 
 
-def _figures(paper: Paper, tables: Mapping[str, pd.DataFrame]) -> tuple[Sequence[Figure], bool]:
+def _figures(paper: Paper, tables: Mapping[str, pd.DataFrame], folder: Path) -> tuple[Sequence[Figure], bool]:
     """The paper's figures from its tables alone, and whether that are all of them."""
     asked: list[str] = []
 
@@ -86,4 +87,9 @@ def _figures(paper: Paper, tables: Mapping[str, pd.DataFrame]) -> tuple[Sequence
         figures = paper.figures(Results(tables, no_arrays))
     except NoArraysError:
         figures = []
+    except (LookupError, ValueError, TypeError) as error:
+        raise RankscopeError(
+            f"{folder}: the tables of {paper.name} do not have what its figures need ({type(error).__name__}: {error}). "
+            "Restore them, or move them away."
+        ) from error
     return figures, not asked

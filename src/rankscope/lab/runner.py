@@ -1,8 +1,8 @@
-"""The local runner: groups cells that can train together, measures the best group size, uses every core."""
+"""The local runner: groups cells that can train together by a rule that asks no clock, and uses every core."""
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -14,27 +14,33 @@ import torch
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab.experiment import Cell, Experiment, Outcome, Scalar
+from rankscope.lab.leases import BEAT
 from rankscope.lab.provenance import device_name, peak_memory
-from rankscope.lab.store import Cost, Store
+from rankscope.lab.store import Cost, Store, Taken
 from rankscope.lab.trainer import Job
 from rankscope.lab.workers import Crew, Signals, crew
 
 PATIENCE = 0.2
 """Seconds between two looks at how far the workers are."""
 
-FEW = {"cpu": 6, "cuda": 0}
-"""Up to this many members the largest stack is the best on a CPU, whose memory they do not fill."""
+LOOK = 1.0
+"""Seconds between two looks at how far other processes are."""
 
-LARGEST_GROUP = {"cpu": 32, "cuda": 1024}
+FIRST_SEEDS = 2
+"""Seeds of every point that a queue runs before any other: the fewest that have an interval."""
+
+LARGEST_GROUP = {"cpu": 8, "cuda": 1024}
+"""Members of a stack: on a CPU more of them are no faster; on a GPU its memory sets the limit."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that are trained as one ensemble, and the seconds they should take."""
+    """Cells that are trained as one ensemble, and the seconds they should take; in a queue some seeds come later."""
 
     experiment: Experiment
     cells: tuple[Cell, ...]
     seconds: float
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Shape:
     experiment: Experiment
     key: Hashable
     members: tuple[Cell, ...]
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,82 +97,151 @@ def limit_memory(device: str, gibibytes: float) -> None:
 
 
 def schedule(
-    experiments: Sequence[Experiment], store: Store, device: str, memory: float | None = None
+    experiments: Sequence[Experiment],
+    store: Store,
+    device: str,
+    memory: float | None = None,
+    group_size: int | None = None,
+    kept: Collection[str] | None = None,
 ) -> Schedule:
-    """Group the unfinished cells. Group sizes are measured once per shape and limit of memory, and kept in the store.
+    """Group the unfinished cells, and time a step of a group of each shape.
 
-    Groups are cut from the whole grid, not from what is left of it, so a run that was killed and started again
-    trains the same members side by side and ends with the identical table.
+    The size of a stack can change how sums are rounded. So groups are cut by a rule: from the whole grid, not from what is
+    left of it, into the fewest of equal size that are no larger than `group_size`, the device's own if it is None. A run that
+    was killed and started again, or another run on the same machine, trains the same members side by side and ends with the
+    identical table. Where a GPU's memory is too small, a size is halved until it fits, and kept in the store.
+
+    With `kept`, keys of cells that need not be run, what is missing is a queue: the first seeds of every point before any
+    other seed, and of those the groups that take the least time.
     """
     workers = 1 if torch.device(device).type == "cuda" else max(torch.get_num_threads(), 1)
-    done = store.finished(*experiments)
+    done = store.finished(*experiments) | set(kept or ())
     total, shapes = 0, []
     for experiment in experiments:
         if experiment.requires() is not None:
             continue
         cells = experiment.cells()
         total += len(cells)
-        members: dict[Hashable, list[Cell]] = {}
+        members: dict[tuple[Hashable, bool], list[Cell]] = {}
         for cell in cells:
-            members.setdefault(experiment.trainer.shape_key(cell), []).append(cell)
+            later = kept is not None and cell.seed >= FIRST_SEEDS
+            members.setdefault((experiment.trainer.shape_key(cell), later), []).append(cell)
         shapes += [
-            Shape(experiment, key, tuple(group))
-            for key, group in members.items()
+            Shape(experiment, key, tuple(group), later)
+            for (key, later), group in members.items()
             if not all(cell.key() in done for cell in group)
         ]
     groups = []
     with crew(workers, [partial(_probe, shape, device) for shape in shapes]) as probes:
         for number, shape in enumerate(shapes):
+            largest = group_size or LARGEST_GROUP[torch.device(device).type]
             within = "" if memory is None else f" within {memory:g} GiB"
-            name = f"group size: {device}{within} {workers} of {len(shape.members)} {shape.key!r}"
+            name = f"step: {device}{within} {workers} of {len(shape.members)} by {largest} {shape.key!r}"
             known = store.note(name)
             if known is None:
-                known = store.settle(name, _group_size(shape, number, probes, device, workers))
+                known = store.settle(name, _timed(shape, number, probes, device, workers, largest))
             size, seconds = int(known[0]), float(known[1])
             for start in range(0, len(shape.members), size):
                 left = tuple(cell for cell in shape.members[start : start + size] if cell.key() not in done)
                 if left:
                     ticks = sum(shape.experiment.trainer.steps(cell) for cell in left)
-                    groups.append(Group(shape.experiment, left, seconds * ticks))
-    if workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
+                    groups.append(Group(shape.experiment, left, seconds * ticks, shape.later))
+    if kept is not None:
+        groups.sort(key=lambda group: (group.later, group.seconds))
+    elif workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
     return Schedule(tuple(groups), total, total - pending, workers)
 
 
 def run(
-    todo: Schedule, store: Store, device: str, *, advance: Callable[[float], None] = lambda seconds: None
-) -> None:
-    """Run every group of the plan and keep its cells; `advance` hears of progress in expected seconds."""
-    heard = 0.0
+    todo: Schedule,
+    store: Store,
+    device: str,
+    *,
+    advance: Callable[[float], None] = lambda seconds: None,
+    deadline: float | None = None,
+) -> int:
+    """Run the groups of the plan and keep their cells; `advance` hears of progress in expected seconds.
+
+    With a deadline (`time.monotonic` seconds) no group is begun that should take longer than is left, and what still runs
+    then is stopped, with its state kept. Returns how many groups are left to another run.
+    """
+    heard, beat, look, waiting = 0.0, time.monotonic(), 0.0, list(enumerate(todo.groups))
     tasks = [partial(_run_group, group, device) for group in todo.groups]
     running: dict[Future[Any], Group] = {}
     try:
         with crew(todo.workers, tasks) as workers:
-            queue = enumerate(todo.groups)
             while True:
-                while len(running) < todo.workers and (following := next(queue, None)) is not None:
+                now = time.monotonic()
+                left = math.inf if deadline is None else deadline - now
+                while len(running) < todo.workers and now >= look:
+                    following = _next(store, waiting, left, advance)
+                    if following is None:
+                        look = now + LOOK
+                        break
                     number, group = following
-                    finished = store.finished(group.experiment)
-                    if all(cell.key() in finished for cell in group.cells):  # another process was faster
-                        advance(group.seconds)
-                        continue
                     running[workers.submit(number, store.checkpoint_path(group.experiment, group.cells))] = (
                         group
                     )
-                if not running:
-                    return
-                ready, _ = wait(running, timeout=PATIENCE, return_when=FIRST_COMPLETED)
-                done = workers.signals.done.value
+                if not running and all(group.seconds > left for _, group in waiting):
+                    return len(waiting)
+                if left <= 0:
+                    workers.stop()
+                    return len(waiting) + len(running) - _keep_finished(store, running, device)
+                if now >= beat + BEAT:
+                    store.beat()
+                    beat = now
+                ready = _ready(running, min(PATIENCE, left))
+                done = workers.done
                 advance(done - heard)
                 heard = done
                 for future in ready:
                     _keep(store, running.pop(future), future, device)
+                    look = 0.0
     except BaseException:
-        for future, group in running.items():  # what came to its end while the run was being stopped
-            if future.done() and not future.cancelled() and future.exception() is None:
-                _keep(store, group, future, device)
+        _keep_finished(store, running, device)
         raise
+    finally:
+        store.give_back()
+
+
+def _next(
+    store: Store, waiting: list[tuple[int, Group]], left: float, advance: Callable[[float], None]
+) -> tuple[int, Group] | None:
+    """The first waiting group that fits into the seconds left and is no other process's; what others finished is let go."""
+    place = 0
+    while place < len(waiting):
+        number, group = waiting[place]
+        taken = store.take(group.experiment, group.cells) if group.seconds <= left else Taken.OTHERS
+        if taken is Taken.OTHERS:
+            place += 1
+            continue
+        del waiting[place]
+        if taken is Taken.OURS:
+            return number, group
+        advance(group.seconds)
+    return None
+
+
+def _ready(running: "Mapping[Future[Any], Group]", seconds: float) -> "set[Future[Any]]":
+    """What has come to its end after so many seconds, or before."""
+    if not running:
+        time.sleep(seconds)
+        return set()
+    return wait(running, timeout=seconds, return_when=FIRST_COMPLETED).done
+
+
+def _keep_finished(store: Store, running: "Mapping[Future[Any], Group]", device: str) -> int:
+    """Store what came to its end while the run was being stopped; how many groups that were."""
+    ended = [
+        (future, group)
+        for future, group in running.items()
+        if future.done() and not future.cancelled() and future.exception() is None
+    ]
+    for future, group in ended:
+        _keep(store, group, future, device)
+    return len(ended)
 
 
 def _keep(store: Store, group: Group, future: "Future[Any]", device: str) -> None:
@@ -204,45 +280,30 @@ def _probe(shape: Shape, device: str, _: Signals, size: int) -> float:
     return shape.experiment.trainer.seconds_per_step(shape.members[:size], device)
 
 
-def _group_size(shape: Shape, number: int, probes: Crew, device: str, workers: int) -> list[float]:
-    """The group size by which all members take the least time, and that time per member and step.
+def _timed(
+    shape: Shape, number: int, probes: Crew, device: str, workers: int, largest: int
+) -> tuple[int, float]:
+    """The size of the shape's groups, and the seconds of a step per member.
 
     All workers are timed at once.
     """
-    kind = torch.device(device).type
-    largest = min(LARGEST_GROUP[kind], max(1, -(-len(shape.members) // workers)))
-    times: dict[int, float] = {}
-    for size in _sizes(largest, FEW[kind]):
+    while True:
+        size = even_size(len(shape.members), largest if shape.experiment.trainer.stacked else 1)
         timed = [probes.submit(number, size) for _ in range(workers)]
-        times[size] = max(future.result() for future in timed)
-        if times[size] / size > 1.25 * min(seconds / of for of, seconds in times.items()):
-            break  # past the cache: larger stacks only get slower
-    total, best = min((_total_seconds(len(shape.members), size, times), size) for size in times)
-    if math.isinf(total):
-        raise RankscopeError(
-            f"{shape.experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
-        )
-    return [best, total / len(shape.members)]
+        seconds = max(future.result() for future in timed)
+        if math.isfinite(seconds):
+            return size, seconds / size
+        if size == 1:
+            raise RankscopeError(
+                f"{shape.experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
+            )
+        largest = -(-size // 2)
 
 
-def _total_seconds(members: int, size: int, times: Mapping[int, float]) -> float:
-    """One step of all members in groups of this size; what is left over takes no longer than the next larger group.
+def even_size(members: int, largest: int) -> int:
+    """The size of the fewest groups of equal size that are no larger than allowed; the last may be smaller.
 
-    >>> _total_seconds(35, 32, {1: 3.0, 4: 3.5, 32: 16.0, 35: 18.0}), _total_seconds(35, 35, {35: 18.0})
-    (19.5, 18.0)
+    >>> even_size(10, 8), even_size(60, 8), even_size(3, 8)
+    (5, 8, 3)
     """
-    whole, rest = divmod(members, size)
-    return whole * times[size] + (min(times[of] for of in times if of >= rest) if rest else 0.0)
-
-
-def _sizes(largest: int, few: int) -> Iterator[int]:
-    """Sizes worth timing: 1, 2, 4, … and the largest itself; of a few members that one alone.
-
-    >>> list(_sizes(3, few=6)), list(_sizes(10, few=6))
-    ([3], [1, 2, 4, 8, 10])
-    """
-    size = 1
-    while size < largest and largest > few:
-        yield size
-        size *= 2
-    yield largest
+    return -(-members // -(-members // largest))

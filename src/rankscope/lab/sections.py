@@ -49,15 +49,14 @@ def sections(selection: Selection, store: Store) -> list[Section]:
         figures = _figures(paper, tables, whole, store.arrays_of(*experiments))
         if {*whole, *not_run} == known:
             _need_figures([claim for claim in claims if claim.experiment in whole], figures)
-        keys = {cell.key() for part in parts.values() for cell in part.experiment.cells()}
-        notes = [*[SMOKE] * (selection.scale is Scale.SMOKE), *not_run.values()]
+        notes = [*[SMOKE] * (selection.scale is Scale.SMOKE), *not_run.values(), *store.damaged(*experiments)]
         made.append(
             Section(
                 paper=paper,
                 scale=selection.scale.value,
                 judgements=[one for one in found if isinstance(one, Judgement)],
                 figures=figures,
-                provenance=provenance[provenance["key"].isin(keys)],
+                provenance=provenance,
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
                 findings=()

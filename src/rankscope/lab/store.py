@@ -1,50 +1,42 @@
-"""The store: one SQLite file a run folder, a row per finished cell, arrays beside it in safetensors.
+"""The store: one SQLite file per run folder, a row per finished cell, arrays beside it in safetensors.
 
 A cell's arrays are written first, its row last, so a row never points at a file that is not whole. The cells of a group
 are inserted in one transaction: a killed run leaves whole groups. A row has the digest of the code that its experiment
-depends on; what is read of an experiment are the rows of its code as it is today.
+depends on; what is read of an experiment are the rows of its code as it is today. Each row has a checksum, and a digest of
+its arrays: a cell that is not what was stored is damaged, counts as missing, and is computed again.
 """
 
 import hashlib
 import json
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 
 import pandas as pd
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 import rankscope
 from rankscope.core import RankscopeError
 from rankscope.core.files import write_atomic
+from rankscope.lab import leases
+from rankscope.lab.database import COLUMNS, Database, checksum
 from rankscope.lab.experiment import Cell, Experiment, Outcome
 from rankscope.lab.provenance import code_digest, commit, roots_of
 
 FILE = "cells.sqlite"
-JUST_MADE = 2.0
-"""Seconds that a file without tables is given to get them."""
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS cells (
-  key TEXT NOT NULL, code TEXT NOT NULL, experiment TEXT NOT NULL, seed INTEGER NOT NULL,
-  point TEXT NOT NULL, settings TEXT NOT NULL, records TEXT NOT NULL, has_arrays INTEGER NOT NULL,
-  version TEXT NOT NULL, commit_id TEXT NOT NULL, torch TEXT NOT NULL, device TEXT NOT NULL,
-  dtype TEXT NOT NULL, seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL, finished_at TEXT NOT NULL,
-  PRIMARY KEY (key, code)
-);
-CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-"""
-PROVENANCE = (
-    "key", "code", "experiment", "seed", "point", "settings", "version", "commit_id", "torch", "device", "dtype",
-    "seconds", "peak_bytes", "finished_at",
-)  # fmt: skip
+PROVENANCE = tuple(name for name in COLUMNS if name not in ("records", "arrays"))
+
+AT_ONCE = 1000
+"""Cells that are read at a time: what is held is bounded by this, and by what is returned."""
 
 
 @dataclass(frozen=True)
@@ -57,153 +49,255 @@ class Cost:
     peak_bytes: int
 
 
-class Store:
-    """Finished cells of a run folder. Rows of other versions of the code stay, and are not read."""
+class Taken(Enum):
+    """Whose a group is: ours from now on, that of another process which lives, or finished."""
 
-    def __init__(self, folder: Path | str) -> None:
+    OURS = "ours"
+    OTHERS = "others"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stored cell; `damage` says what is wrong with it, if anything is."""
+
+    values: dict[str, Any]
+    damage: str | None
+
+
+class Store:
+    """Finished cells of a run folder. Rows of other versions of the code stay, and are not read.
+
+    To read alone leaves the folder as it is, wherever it lies.
+    """
+
+    def __init__(self, folder: Path | str, *, reading: bool = False) -> None:
         self.folder = Path(folder)
         self.path = self.folder / FILE
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if self.path.exists():
-                self._check()
-            with self._connect() as database:
-                database.executescript(SCHEMA)
-        except OSError as error:
-            raise RankscopeError(
-                f"Cannot write to {self.folder}: {error.strerror}. Choose another folder."
-            ) from None
+        self.database = Database(self.path, reading=reading)
+        self._sound: set[tuple[Path, str]] = set()
 
-    def _check(self) -> None:
-        """Look the file over. One without tables may be another process's that is just being made: it gets a moment."""
-        found, tables = self._look()
-        patience = time.monotonic() + JUST_MADE
-        while found == "ok" and not tables and time.monotonic() < patience:
-            time.sleep(0.05)
-            found, tables = self._look()
-        if found != "ok" or not tables:
-            raise RankscopeError(
-                f"{self.path} is damaged ({found if found != 'ok' else 'it is empty'}) and was left as it is. "
-                f"Move it away to start anew, restore a copy of it, or choose another folder."
+    def rows(self, experiment: Experiment) -> Iterator[tuple[Cell, Row]]:
+        """The cells of the experiment's grid that today's code has finished, in the grid's order, with their rows."""
+        with self.database.read() as database:
+            yield from self._rows(database, experiment, experiment.cells())
+
+    def _rows(
+        self, database: Connection, experiment: Experiment, cells: Iterable[Cell]
+    ) -> Iterator[tuple[Cell, Row]]:
+        waiting, code = iter(cells), _code(experiment)
+        while some := {cell.key(): cell for cell in islice(waiting, AT_ONCE)}:
+            found = database.execute(
+                f"SELECT {', '.join(f'cells.{name}' for name in COLUMNS)}, checksum FROM json_each(?) AS wanted "
+                "CROSS JOIN cells ON cells.key = wanted.value AND cells.code = ?",
+                (json.dumps(list(some)), code),
             )
+            for *values, kept in found.fetchall():
+                yield some[values[0]], self.checked(values, kept)
 
-    def _look(self) -> tuple[str, int]:
-        """SQLite's verdict and the tables, by a connection that cannot write, not even what a killed process left behind."""
-        where = f"{self.path.absolute().as_uri()}?mode=ro"
-        try:
-            with closing(sqlite3.connect(where, uri=True, timeout=60)) as database:
-                found = database.execute("PRAGMA quick_check").fetchone()[0]
-                return found, database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            return str(error), 0
+    def every_row(self) -> Iterator[Row]:
+        """Whatever the file has, of any code."""
+        with self.database.read() as database:
+            found = database.execute(f"SELECT {', '.join(COLUMNS)}, checksum FROM cells NOT INDEXED")
+            while some := found.fetchmany(AT_ONCE):
+                yield from (self.checked(values, kept) for *values, kept in some)
 
-    @contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self.path, timeout=60)) as database:
-                database.execute("PRAGMA journal_mode=WAL")
-                database.execute("PRAGMA synchronous=NORMAL")
-                with database:
-                    yield database
-        except sqlite3.OperationalError as error:
-            raise RankscopeError(f"Cannot use {self.path}: {error}. Choose another folder.") from None
-        except sqlite3.DatabaseError as error:
-            raise RankscopeError(
-                f"{self.path} is damaged ({error}) and was left as it is. Move it away to start anew, "
-                f"restore a copy of it, or choose another folder."
-            ) from None
-
-    def _rows(self, columns: Sequence[str], experiments: Iterable[Experiment]) -> list[tuple[Any, ...]]:
-        """Some columns of the cells that today's code of the experiments has finished, whatever their settings."""
-        query = f"SELECT {', '.join(columns)} FROM cells WHERE experiment = ? AND code = ? ORDER BY key"
-        codes = sorted({(experiment.name, _code(experiment)) for experiment in experiments})
-        with self._connect() as database:
-            return [row for one in codes for row in database.execute(query, one)]
+    def checked(self, values: Sequence[Any], kept: str) -> Row:
+        """A row, and whether it and its arrays are what was stored."""
+        row = dict(zip(COLUMNS, values, strict=True))
+        if checksum(values) != kept:
+            return Row(row, "its row is not what was stored")
+        return Row(row, self._wrong_arrays(row))
 
     def finished(self, *experiments: Experiment) -> set[str]:
-        """Keys of the cells that today's code of the experiments has finished."""
-        return {key for (key,) in self._rows(["key"], experiments)}
+        """Keys of the experiments' cells that today's code has finished, and that are whole."""
+        return {cell.key() for one in experiments for cell, row in self.rows(one) if row.damage is None}
+
+    def damaged(self, *experiments: Experiment) -> list[str]:
+        """A sentence on each cell of the experiments that today's code has finished, and that is not whole any more."""
+        return [
+            f"{named(cell)} is damaged: {row.damage}. It counts as missing, and rankscope reproduce computes it again."
+            for one in experiments
+            for cell, row in self.rows(one)
+            if row.damage is not None
+        ]
+
+    def count(self, *experiments: Experiment) -> int:
+        """How many cells today's code of the experiments has finished, whatever their settings."""
+        codes = sorted({_code(experiment) for experiment in experiments})
+        with self.database.read() as database:
+            query = "SELECT count(*) FROM cells WHERE code IN (SELECT value FROM json_each(?))"
+            return int(database.execute(query, (json.dumps(codes),)).fetchone()[0])
+
+    def take(self, experiment: Experiment, cells: Sequence[Cell]) -> Taken:
+        """Begin a group, unless it is finished or another process is at it."""
+        with self.database.write() as database:
+            if len(self._whole(database, experiment, cells)) == len(cells):
+                return Taken.FINISHED
+            free = leases.take(database, self.checkpoint_path(experiment, cells).stem)
+            return Taken.OURS if free else Taken.OTHERS
+
+    def beat(self) -> None:
+        """Say that this process is still at the groups that it has begun."""
+        with self.database.write() as database:
+            leases.beat(database)
+
+    def give_back(self) -> None:
+        """Leave the groups that this process has begun to others."""
+        with self.database.write() as database:
+            leases.give_back(database)
 
     def add(
         self, experiment: Experiment, cells: Sequence[Cell], outcomes: Sequence[Outcome], cost: Cost
     ) -> None:
-        """Keep a finished group: all of its cells or, if the process dies here, none."""
-        code, rows = _code(experiment), []
-        for cell, outcome in zip(cells, outcomes, strict=True):
-            if outcome.arrays:
-                arrays = {name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}
-                with write_atomic(self._arrays_path(code, cell.key())) as draft:
-                    save_file(arrays, draft)
-            rows.append(
-                (
+        """Keep a finished group: all of its cells or, if the process dies here, none; what is there stays as it is."""
+        code = _code(experiment)
+        with self.database.write() as database:
+            whole = self._whole(database, experiment, cells)
+            for cell, outcome in zip(cells, outcomes, strict=True):
+                if cell.key() in whole:
+                    continue
+                values = (
                     cell.key(), code, cell.experiment, cell.seed, json.dumps(list(cell.point)),
-                    json.dumps(cell.settings(), sort_keys=True), json.dumps(outcome.records), bool(outcome.arrays),
-                    rankscope.__version__, commit(), torch.__version__, cost.device, cost.dtype, cost.seconds,
-                    cost.peak_bytes, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    json.dumps(cell.settings(), sort_keys=True), json.dumps(outcome.records),
+                    self._keep_arrays(code, cell, outcome), len(cells) if experiment.trainer.stacked else 1,
+                    rankscope.__version__, commit(), torch.__version__, cost.device, cost.dtype, float(cost.seconds),
+                    int(cost.peak_bytes), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                )  # fmt: skip
+                marks = ",".join("?" * (len(values) + 1))
+                database.execute(
+                    f"INSERT OR REPLACE INTO cells VALUES ({marks})", (*values, checksum(values))
                 )
-            )  # fmt: skip
-        marks = ",".join("?" * len(rows[0]))
-        with self._connect() as database:
-            database.executemany(f"INSERT OR IGNORE INTO cells VALUES ({marks})", rows)
 
     def table(self, experiment: Experiment) -> pd.DataFrame:
         """The records of the experiment's finished cells: its axes, the seed, the cell's key, what was measured."""
-        wanted = {cell.key(): cell for cell in experiment.cells()}
-        rows = self._rows(["key", "records"], [experiment])
-        found = {key: json.loads(records) for key, records in rows if key in wanted}
-        return pd.DataFrame(
-            [
-                {**dict(cell.point), "seed": cell.seed, "cell": key, **record}
-                for key, cell in wanted.items()
-                for record in found.get(key, ())
-            ]
+        found = (
+            {**dict(cell.point), "seed": cell.seed, "cell": row.values["key"], **record}
+            for cell, row in self.rows(experiment)
+            if row.damage is None
+            for record in json.loads(row.values["records"])
         )
+        return _frame(found)
 
     def provenance(self, *experiments: Experiment) -> pd.DataFrame:
-        """Settings and provenance of every cell that today's code of the experiments has finished."""
-        return pd.DataFrame(self._rows(PROVENANCE, experiments), columns=list(PROVENANCE))
+        """Settings and provenance of the experiments' cells that today's code has finished."""
+        found = (
+            {name: row.values[name] for name in PROVENANCE}
+            for one in experiments
+            for _, row in self.rows(one)
+            if row.damage is None
+        )
+        return _frame(found, PROVENANCE)
 
     def arrays_of(self, *experiments: Experiment) -> Callable[[str], dict[str, Tensor]]:
         """What reads the arrays of one of the experiments' finished cells by its key."""
-        codes = dict(self._rows(["key", "code"], experiments))
+        codes = sorted({_code(experiment) for experiment in experiments})
 
         def read(key: str) -> dict[str, Tensor]:
-            path = self._arrays_path(codes[key], key)
+            query = (
+                "SELECT code, arrays FROM cells WHERE key = ? AND code IN (SELECT value FROM json_each(?))"
+            )
+            with self.database.read() as database:
+                found = database.execute(query, (key, json.dumps(codes))).fetchone()
+            if found is None:
+                raise KeyError(key)
+            path = self.arrays_path(found[0], key)
             try:
-                return load_file(path)
-            except (OSError, SafetensorError) as error:
+                content = path.read_bytes()
+                if _digest(content) != found[1]:
+                    raise RankscopeError("it is not what was stored")
+                return load(content)
+            except (OSError, SafetensorError, RankscopeError) as error:
                 raise RankscopeError(
-                    f"{path} cannot be read ({error}). Restore it, or move {self.path} away to compute anew."
+                    f"{path} cannot be read ({error}). Run rankscope reproduce again: it computes the cell anew."
                 ) from None
 
         return read
 
     def note(self, name: str) -> Any:
-        """A remembered value, or None."""
-        with self._connect() as database:
-            row = database.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
-        return json.loads(row[0]) if row else None
+        """A remembered value; None where there is none, or none that is whole."""
+        with self.database.read() as database:
+            return _note(database, name)
+
+    def damaged_notes(self) -> list[str]:
+        """Names of notes that are not what was stored."""
+        with self.database.read() as database:
+            rows = database.execute("SELECT name, value, checksum FROM notes").fetchall()
+        return [str(name) for name, value, kept in rows if checksum((name, value)) != kept]
 
     def settle(self, name: str, value: Any) -> Any:
         """Keep a value under a name unless there is one already; either way, what is kept."""
-        with self._connect() as database:
-            database.execute("INSERT OR IGNORE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
-        return self.note(name)
+        return self.revise(name, lambda kept: value if kept is None else kept)
 
-    def remember(self, name: str, value: Any) -> None:
-        """Keep a value under a name; a later value replaces it."""
-        with self._connect() as database:
-            database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
+    def revise(self, name: str, change: Callable[[Any], Any]) -> Any:
+        """Replace the value under a name by what follows from it; no other process comes between."""
+        with self.database.write() as database:
+            value = change(_note(database, name))
+            kept = (name, json.dumps(value))
+            database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (*kept, checksum(kept)))
+        return value
 
     def checkpoint_path(self, experiment: Experiment, cells: Sequence[Cell]) -> Path:
         """Where a group of cells may keep unfinished work of today's code of its experiment."""
         name = hashlib.sha256(" ".join(cell.key() for cell in cells).encode()).hexdigest()[:24]
         return self.folder / "unfinished" / _code(experiment) / f"{name}.pt"
 
-    def _arrays_path(self, code: str, key: str) -> Path:
+    def _whole(self, database: Connection, experiment: Experiment, cells: Sequence[Cell]) -> set[str]:
+        """Keys of those of the cells that are finished."""
+        found = self._rows(database, experiment, cells)
+        return {cell.key() for cell, row in found if row.damage is None}
+
+    def _keep_arrays(self, code: str, cell: Cell, outcome: Outcome) -> str:
+        """Write a cell's arrays, and return their digest; nothing of a cell that has none."""
+        if not outcome.arrays:
+            return ""
+        with write_atomic(self.arrays_path(code, cell.key())) as draft:
+            save_file({name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}, draft)
+            return _digest(draft.read_bytes())
+
+    def _wrong_arrays(self, row: dict[str, Any]) -> str | None:
+        """What is wrong with the arrays of a row; a file that was found to be sound is not read again."""
+        path = self.arrays_path(row["code"], row["key"])
+        if not row["arrays"] or (path, row["arrays"]) in self._sound:
+            return None
+        try:
+            if _digest(path.read_bytes()) != row["arrays"]:
+                return f"{path.name} is not what was stored"
+        except FileNotFoundError:
+            return f"{path.name} is missing"
+        except OSError as error:
+            return f"{path.name} cannot be read ({error.strerror})"
+        self._sound.add((path, row["arrays"]))
+        return None
+
+    def arrays_path(self, code: str, key: str) -> Path:
+        """Where the arrays of a cell are."""
         return self.folder / "arrays" / code / f"{key}.safetensors"
+
+
+def named(cell: Cell) -> str:
+    """A cell as a person would name it."""
+    axes = [f"{name}={label}" for name, label in cell.point]
+    return f"{cell.experiment} {', '.join([*axes, f'seed={cell.seed}'])} ({cell.key()})"
 
 
 def _code(experiment: Experiment) -> str:
     """The digest of today's code of an experiment."""
     return code_digest(roots_of(experiment))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _note(database: Connection, name: str) -> Any:
+    found = database.execute("SELECT name, value, checksum FROM notes WHERE name = ?", (name,)).fetchone()
+    return json.loads(found[1]) if found is not None and checksum(found[:2]) == found[2] else None
+
+
+def _frame(records: Iterator[dict[str, Any]], columns: Sequence[str] = ()) -> pd.DataFrame:
+    """A table of records that are not all held at once as what they were read as."""
+    parts = []
+    while some := list(islice(records, 100 * AT_ONCE)):
+        parts.append(pd.DataFrame(some))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))

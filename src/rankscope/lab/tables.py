@@ -13,7 +13,13 @@ from rankscope.core.files import write_atomic
 from rankscope.lab import Experiment, Store
 
 CELLS = "cells"
-"""The table of settings and provenance, a row a cell."""
+"""The table of settings and provenance, a row per cell."""
+
+NUMBERS = ("seed", "seconds", "peak_bytes")
+TEXTS = (
+    "key", "code", "experiment", "settings", "version", "commit_id", "torch", "device", "dtype", "finished_at",
+)  # fmt: skip
+"""What the provenance of every cell has, whichever version exported it."""
 
 
 def export_tables(
@@ -68,11 +74,32 @@ def read_table(folder: Path, name: str, key: str) -> pd.DataFrame | None:
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise RankscopeError(f"{path} cannot be read ({reason}). Restore it, or move it away.") from None
-    if key not in table:
-        raise RankscopeError(
-            f"{path} has no column {key!r}: rankscope export did not write it. Move it away."
-        )
+    _need_columns(path, table, (key,))
     return table
+
+
+def _need_columns(path: Path, table: pd.DataFrame, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in table:
+            raise RankscopeError(
+                f"{path} has no column {name!r}: rankscope export did not write it. Move it away."
+            )
+
+
+def read_provenance(folder: Path) -> pd.DataFrame | None:
+    """The folder's table of settings and provenance, if it has one; its columns hold what they should."""
+    made, path = read_table(folder, CELLS, "key"), folder / f"{CELLS}.parquet"
+    if made is None:
+        return None
+    _need_columns(path, made, (*NUMBERS, *TEXTS))
+    numbers = {name: pd.api.types.is_numeric_dtype(made[name]) for name in NUMBERS}
+    texts = {name: all(isinstance(value, str) for value in made[name]) for name in TEXTS}
+    for name, sound in (numbers | texts).items():
+        if not sound:
+            raise RankscopeError(
+                f"{path}: column {name!r} does not hold what rankscope export writes. Restore it, or move it away."
+            )
+    return made
 
 
 @dataclass(frozen=True)
@@ -91,20 +118,29 @@ def read_kept(experiment: Experiment, folder: Path) -> Kept | None:
     A key leaves out settings at their defaults, so a row is the cell's only if no setting that both know differs.
     """
     table = read_table(folder, table_name(experiment.name), "cell")
-    made = None if table is None else read_table(folder, CELLS, "key")
+    made = None if table is None else read_provenance(folder)
     if table is None or made is None:
         return None
     cells = {cell.key(): cell for cell in experiment.cells()}
     ours = {
         key
         for key, settings in zip(made["key"], made["settings"], strict=True)
-        if key in cells and _agree(json.loads(settings), cells[key].settings())
+        if key in cells and _agree(_settings(folder, settings), cells[key].settings())
     }
     rows = table[table["cell"].isin(ours)].reset_index(drop=True)
     provenance = made[made["key"].isin(set(rows["cell"]))].reset_index(drop=True)
     return (
         Kept(experiment, rows, provenance, table["cell"].nunique() - len(provenance)) if len(rows) else None
     )
+
+
+def _settings(folder: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise RankscopeError(
+            f"{folder / CELLS}.parquet: the settings of a cell cannot be read ({text[:40]!r}). Restore it, or move it away."
+        ) from None
 
 
 def _agree(one: Any, other: Any) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from torch import Tensor
 
@@ -29,10 +30,10 @@ def rows_of(table: pd.DataFrame, measurement: str, **at: Any) -> pd.DataFrame:
     [0.1]
     """
     rows = table[table[MEASUREMENT] == measurement]
-    empty = rows.columns[rows.isna().all()]
-    rows = rows.drop(columns=[name for name in empty if table[name].notna().any()])
-    for name, value in at.items():
-        rows = rows[rows[name] == value]
+    empty = rows.columns[np.asarray(rows.isna().to_numpy().all(axis=0))]
+    rows = rows.drop(columns=empty[np.asarray(table[empty].notna().to_numpy().any(axis=0))])
+    if at:
+        rows = rows[np.logical_and.reduce([rows[name] == value for name, value in at.items()])]
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Workers of the runner: a process a core, so that no one waits for another's interpreter; or this process, for a GPU.
+"""Workers of the runner: a process per core, so that no one waits for another's interpreter; or this process, for a GPU.
 
 Processes are forked, after their tasks are known: a task may be any callable, and only its number and its result travel.
 """
@@ -9,12 +9,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing.sharedctypes import Synchronized
-from multiprocessing.synchronize import Event
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +22,12 @@ from rankscope.core import RankscopeError
 Task = Callable[["Signals", Any], Any]
 """Called with the signals and with what was submitted."""
 
+PLACES = 4096
+"""Far more than tasks that run at a time: each has a place of its own for what it tells."""
+
+GRACE = 5.0
+"""Seconds that a worker has to come to its next step after it was asked to stop."""
+
 
 class CancelledError(Exception):
     """Raised inside a task when the run is being stopped."""
@@ -31,17 +35,21 @@ class CancelledError(Exception):
 
 @dataclass(frozen=True)
 class Signals:
-    """What a task and the one who waits for it tell each other while it runs."""
+    """What a task and the one who waits for it tell each other while it runs.
 
-    done: "Synchronized[float]"
-    stop: Event
+    There is no lock: a worker that died while it held one would leave all others waiting.
+    """
+
+    done: "ctypes.Array[ctypes.c_double]"
+    pids: "ctypes.Array[ctypes.c_int]"
+    stop: ctypes.c_bool
+    place: int = 0
 
     def advance(self, amount: float) -> None:
         """Add to what is done. Raises if the run was stopped."""
-        if _This.ending or self.stop.is_set():
+        if _This.ending or self.stop.value:
             raise CancelledError
-        with self.done.get_lock():
-            self.done.value += amount
+        self.done[self.place] += amount
 
 
 class Crew:
@@ -49,10 +57,32 @@ class Crew:
 
     def __init__(self, pool: Executor, signals: Signals) -> None:
         self.pool, self.signals = pool, signals
+        self.futures: list[Future[Any]] = []
 
     def submit(self, task: int, given: Any = None) -> "Future[Any]":
         """Have a worker call a task."""
-        return self.pool.submit(_call, task, given)
+        future = self.pool.submit(_call, task, given, len(self.futures) % PLACES)
+        self.futures.append(future)
+        return future
+
+    @property
+    def done(self) -> float:
+        """What all tasks have told so far."""
+        return sum(self.signals.done)
+
+    def stop(self) -> None:
+        """Begin nothing more, and end what runs at its next step; a process that does not come to it in time is killed."""
+        self.signals.stop.value = True
+        begun = [future for future in self.futures if not future.cancel()]
+        try:
+            wait(begun, timeout=GRACE)
+        finally:
+            if isinstance(self.pool, ProcessPoolExecutor):
+                for place, future in enumerate(self.futures):
+                    pid = self.signals.pids[place % PLACES]
+                    if pid and not future.done():
+                        with suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
 
 
 FORKS = sys.platform == "linux"
@@ -77,18 +107,22 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
     """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first."""
     global _tasks, _signals
     context = multiprocessing.get_context("fork" if FORKS else None)
-    signals = Signals(context.Value("d", 0.0), context.Event())
+    signals = Signals(
+        context.RawArray(ctypes.c_double, PLACES),
+        context.RawArray(ctypes.c_int, PLACES),
+        context.RawValue(ctypes.c_bool, False),
+    )
     before = torch.get_num_threads()
     _tasks, _signals = tasks, signals
     pool = ProcessPoolExecutor(count, context, _begin) if FORKS and count > 1 else ThreadPoolExecutor(count)
     torch.set_num_threads(1 if count > 1 else before)
     try:
         with pool:
+            workers = Crew(pool, signals)
             try:
-                yield Crew(pool, signals)
+                yield workers
             except BaseException:
-                signals.stop.set()
-                pool.shutdown(wait=True, cancel_futures=True)
+                workers.stop()
                 raise
     except BrokenProcessPool:
         raise RankscopeError(
@@ -103,6 +137,7 @@ def _begin() -> None:
     """A worker leaves the keyboard to its owner, dies with it, however that died, and keeps to one core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGHUP, _end)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
 
@@ -114,12 +149,14 @@ def _end(*_: Any) -> None:
     _This.ending = True
 
 
-def _call(task: int, given: Any) -> Any:
+def _call(task: int, given: Any, place: int) -> Any:
     assert _signals is not None
     _This.busy = True
+    _signals.pids[place] = os.getpid()
     try:
-        return _tasks[task](_signals, given)
+        return _tasks[task](replace(_signals, place=place), given)
     finally:
+        _signals.pids[place] = 0
         _This.busy = False
         if _This.ending:
             os._exit(1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from rankscope.core import Config
 from rankscope.linalg.weights import Weights
+from rankscope.training.state import ResumeState
 
 Batch = TypeVar("Batch")
 
@@ -39,6 +41,7 @@ def sgd(
     learning_rate: Float[Tensor, " member"],
     *,
     keep: Collection[int] = (),
+    checkpoint: ResumeState | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> Trajectory:
     """W ← W − η ∇W for every batch, each member with its own η (li2024, equation (5)).
@@ -47,15 +50,24 @@ def sgd(
     """
     weights = {name: tensor.clone() for name, tensor in weights.items()}
     at = {0: {name: tensor.clone() for name, tensor in weights.items()}}
+    losses: list[Tensor] = []
     rate = -learning_rate.view(-1, 1, 1)
-    losses = []
-    for step, batch in enumerate(batches, start=1):
+    state = None if checkpoint is None else checkpoint.load(str(learning_rate.device))
+    if state is not None:
+        weights, at, losses = state["weights"], state["at"], list(state["losses"])
+    for _ in losses:  # what was done before counts as progress
+        tick()
+    done = len(losses)
+    for step, batch in enumerate(islice(batches, done, None), start=done + 1):
         loss, grads = gradients(weights, batch)
         for name, grad in grads.items():
             weights[name].addcmul_(grad, rate)
         losses.append(loss)
         if step in keep:
             at[step] = {name: tensor.clone() for name, tensor in weights.items()}
-        tick()
+        if checkpoint is None:
+            tick()
+        else:
+            checkpoint.after_step(lambda: {"weights": weights, "at": at, "losses": torch.stack(losses)}, tick)
     at[len(losses)] = weights
     return Trajectory(torch.stack(losses), at)

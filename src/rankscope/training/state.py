@@ -1,7 +1,8 @@
 """A training that was stopped goes on where it stood: its whole state in one file, replaced in one move."""
 
+import hashlib
+import io
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,9 @@ import torch
 from rankscope.core.files import write_atomic
 
 State = dict[str, Any]
+
+SIZE = 16
+"""Bytes of the digest at the beginning of a file."""
 
 SECONDS = 60.0
 SHARE = 0.05
@@ -49,16 +53,33 @@ class ResumeState:
             raise
 
     def save(self, state: State) -> None:
-        """Keep the state; the file is always whole."""
+        """Keep the state, with a digest of it; the file is always whole."""
         start = time.monotonic()
-        with write_atomic(self.path) as draft:
-            torch.save(state, draft)
+        content = io.BytesIO()
+        torch.save(state, content)
+        with write_atomic(self.path) as draft, draft.open("wb") as file:
+            file.write(_digest(content.getbuffer()))
+            file.write(content.getbuffer())
         self._last = time.monotonic()
         self._took = self._last - start
 
     def load(self, device: str) -> State | None:
-        """The last state on the device; None if there is none, or if its file is not whole."""
-        if not zipfile.is_zipfile(self.path):
+        """The last state on the device; None if there is none, or if it is not what was kept."""
+        content = whole_state(self.path)
+        if content is None:
             return None
-        state: State = torch.load(self.path, map_location=device, weights_only=True)
+        state: State = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
         return state
+
+
+def whole_state(path: Path) -> memoryview | None:
+    """What a state's file holds; None if there is none, or if it is not what was kept."""
+    try:
+        content = memoryview(path.read_bytes())
+    except OSError:
+        return None
+    return content[SIZE:] if content[:SIZE] == _digest(content[SIZE:]) else None
+
+
+def _digest(content: memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=SIZE).digest()

@@ -18,12 +18,16 @@ from rankscope.measure.updates import alignment
 from rankscope.papers.li2024.measurement import Examiner, course_records
 from rankscope.tasks.patterns import CHUNK, PatternBatch, Patterns, batches, batches_of_set
 from rankscope.training.sgd import Sgd, Trajectory, sgd
+from rankscope.training.state import ResumeState
 
 FIGURE_2_STEPS = (1, 10, 20, 30)
 
 
 class PatternTrainer(Trainer[Patterns, ModelT, Sgd, Trajectory]):
-    """Members on tasks of one shape; a kind of model has a start, gradients and a shape. They keep no unfinished state."""
+    """Members on tasks of one shape; a kind of model has a start, gradients and a shape.
+
+    Stopped or killed, a training goes on from its last state.
+    """
 
     probe_steps = CHUNK  # as many batches are drawn at a time
 
@@ -74,7 +78,8 @@ class PatternTrainer(Trainer[Patterns, ModelT, Sgd, Trajectory]):
             )
         start, gradients = self.start(cells, device), partial(self.gradients, cells)
         rates = torch.tensor([self.rate(cell) for cell in cells], device=device)
-        return sgd(start, data, gradients, rates, keep=self.kept_steps(), tick=job.tick)
+        state = None if job.state is None else ResumeState(job.state)
+        return sgd(start, data, gradients, rates, keep=self.kept_steps(), checkpoint=state, tick=job.tick)
 
 
 OneLayerCell = Cell[Patterns, OneLayer, Sgd]

@@ -1,0 +1,41 @@
+"""`rankscope check`: what a run folder holds, and whether it is still what was stored."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankscope.cli.app import AsJson, app, emit
+from rankscope.lab import Store
+
+
+@app.command()
+def check(
+    run: Annotated[Path, typer.Argument(help="A run folder.")] = Path("report"), as_json: AsJson = False
+) -> None:
+    """Read everything that a run folder holds, and say what of it is damaged. Exits with 1 if anything is."""
+    from rankscope.lab.inspection import inspect
+
+    found = inspect(Store(run, reading=True))
+    if as_json:
+        plain = {**vars(found), "leftovers": [str(path) for path in found.leftovers]}
+        emit(json.dumps(plain, ensure_ascii=False, indent=2))
+    else:
+        emit(f"{run}: {found.cells} cells, {found.arrays} with arrays, {found.states} unfinished states.")
+        for damage in found.damage:
+            emit(f"Damaged: {damage}.")
+        if found.damage:
+            emit(
+                f"Run rankscope reproduce --out {run} as before: it computes damaged cells again, and no other."
+            )
+        else:
+            emit("All of it is what was stored.")
+        if found.leftovers:
+            emit(
+                f"{len(found.leftovers)} files are of no use, as killed processes leave them: delete them if you like."
+            )
+            for path in found.leftovers:
+                emit(f"  {path}")
+    if found.damage:
+        raise typer.Exit(1)
