@@ -446,7 +446,11 @@ def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, dra
     for given, shown in (((), True), (("--results", tmp_path / "empty"), False)):
         code, printed, _ = cli("report", "--out", out, *given, "--json")
         assert code == 0
-        assert [claim["experiment"] for claim in json.loads(printed)] == ["amsel2024/constructions"] * 4
+        said = json.loads(printed)
+        smoke = [claim for claim in said if claim["scale"] == "smoke"]
+        assert [claim["experiment"] for claim in smoke] == ["amsel2024/constructions"] * 4
+        assert {claim["origin"] for claim in smoke} == {"the paper's statement", "our reading of the paper"}
+        assert any(claim["scale"] == "paper" for claim in said) == shown, "also the verdicts of the tables"
         text = (out / "index.html").read_text()
         assert ("amsel2024-paper" in text) == shown
         assert (

@@ -273,3 +273,19 @@ def test_at_least_and_at_most_never_both_hold_strictly(values, limit):
     if low < high:
         assert {up, down} != {Verdict.HOLDS}
     assert (up is Verdict.FAILS) <= (down is Verdict.HOLDS)
+
+
+def test_the_check_with_the_least_margin_decides_and_is_shown():
+    """Inside by 9 and by 1 half-width: the second is nearer to failing; of those that fail the furthest is shown."""
+    far, near = (
+        Check(name, values, AtLeast(0.5)) for name, values in (("far", (2.6, 2.7, 2.8)), ("near", HIGH))
+    )
+    assert far.margin > near.margin > 1
+    assert judge(claim(far, near), pd.DataFrame()).decisive.what == "near"
+    below, worse = (
+        Check(name, values, AtLeast(0.5)) for name, values in (("below", LOW), ("worse", (-9.0, -9.1, -9.2)))
+    )
+    assert worse.margin < below.margin < -1
+    assert judge(claim(below, worse), pd.DataFrame()).decisive.what == "worse"
+    assert Check("missing", (1.0, math.nan), AtLeast(0.5)).margin == -math.inf
+    assert Check("exact", (1.0, 1.0), AtMost(1.0)).margin == math.inf

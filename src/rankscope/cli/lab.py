@@ -31,7 +31,7 @@ Kept = Annotated[
     Path | None,
     typer.Option(
         "--results",
-        help="A folder of exported tables at scale paper: the page shows them too. results/ here, if it exists.",
+        help="A folder of tables at scale paper for the page to show as well. By default results/ here, if it exists.",
     ),
 ]
 RESULTS = Path("results")
@@ -128,7 +128,7 @@ def reproduce(
         log.print(told, soft_wrap=True, markup=False)
         return
     made = sections(
-        selection if only else _remembered(store), store
+        selection if only else remembered(store), store
     )  # the page has papers of earlier runs, too
     shown = [section for paper in selection.papers for section in made if section.paper is paper]
     _show(shown, as_json)
@@ -140,7 +140,7 @@ def reproduce(
 
 @app.command()
 def claims(as_json: AsJson = False) -> None:
-    """List every claim: its source, what the paper says, which experiment decides it."""
+    """List every claim: its source, its statement, whose it is, and which experiment decides it."""
     known = [claim for paper in PAPERS.values() for claim in paper.claims]
     if as_json:
         emit(json.dumps([_claim(claim) for claim in known], ensure_ascii=False, indent=2))
@@ -149,11 +149,13 @@ def claims(as_json: AsJson = False) -> None:
     wide = console.width >= WIDE
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("claim", no_wrap=True)
-    table.add_column("what the paper says", overflow="fold")
-    for name in ("source", "experiment") * wide:
+    table.add_column("statement", overflow="fold")
+    for name in ("whose", "source", "experiment") * wide:
         table.add_column(name)
     for claim in known:
-        table.add_row(claim.id, escape(claim.statement), *(claim.source, claim.experiment) * wide)
+        table.add_row(
+            claim.id, escape(claim.statement), *(str(claim.origin), claim.source, claim.experiment) * wide
+        )
     console.print(table)
 
 
@@ -173,7 +175,7 @@ def export(
 
     store = Store(out, reading=True)
     target = to or out / "export"
-    selection = _remembered(store)
+    selection = remembered(store)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     for name, rows in export_tables(target, experiments, store, add=to is not None, csv=csv).items():
         emit(f"{target / name}.parquet{', .csv' * csv}: {rows} rows")
@@ -202,17 +204,18 @@ def report(
 
     kept = _kept(results)
     store = Store(out, reading=True)
-    made = sections(_remembered(store), store)
+    made = sections(remembered(store), store)
     if beside is not None:
         other = Store(beside, reading=True)
-        made = with_agreement(made, sections(_remembered(other), other))
+        made = with_agreement(made, sections(remembered(other), other))
     if all(section.provenance.empty for section in made):
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
         )
-    _show(made, as_json)
+    page = with_results(made, kept)
+    _show(page if as_json else made, as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {_write(to or out, with_results(made, kept), log)}", soft_wrap=True, markup=False)
+    log.print(f"Page: {_write(to or out, page, log)}", soft_wrap=True, markup=False)
 
 
 def _axes(where: list[str]) -> dict[str, list[str]]:
@@ -318,7 +321,8 @@ def _remember(store: Store, selection: Selection) -> None:
     store.revise("selection", changed)
 
 
-def _remembered(store: Store) -> Selection:
+def remembered(store: Store) -> Selection:
+    """What a run folder's page is of."""
     kept = store.note("selection")
     if kept is None:
         raise InputError(
@@ -333,8 +337,11 @@ def _remembered(store: Store) -> Selection:
 def _show(made: "Sequence[Section]", as_json: bool) -> None:
     judgements = [judgement for section in made for judgement in section.judgements]
     if as_json:
-        found = [_judgement(judgement) for judgement in judgements]
-        found += [_unfinished(one) for section in made for one in section.unfinished]
+        found = [
+            {"scale": section.scale, **one}
+            for section in made
+            for one in (*map(_judgement, section.judgements), *map(_unfinished, section.unfinished))
+        ]
         emit(json.dumps(found, ensure_ascii=False, indent=2))
         return
     console = Console()
@@ -357,21 +364,21 @@ def _verdicts(paper: str, judgements: Iterable[Judgement], *, wide: bool) -> Tab
     table.add_column("claim", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("measured \\[95%]", overflow="fold", min_width=23)
-    table.add_column("asked", overflow="fold")
+    table.add_column("threshold", overflow="fold")
     if wide:
         table.add_column("paper")
     for judgement in judgements:
         row = [
             judgement.claim.name,
             f"[{COLOURS[judgement.verdict]}]{judgement.verdict}[/]",
-            _measured(judgement.decisive),
+            measured(judgement.decisive),
             escape(str(judgement.decisive.bound)),
         ]
         table.add_row(*row, *([escape(judgement.claim.paper_value)] if wide else []))
     return table
 
 
-def _measured(check: Check) -> str:
+def measured(check: Check) -> str:
     """The mean and its interval, where the seeds suffice for either."""
     low, high = check.interval
     if not math.isfinite(check.mean):
@@ -380,8 +387,8 @@ def _measured(check: Check) -> str:
 
 
 def _claim(claim: Claim) -> dict[str, str]:
-    names = ("id", "source", "statement", "paper_value", "experiment", "figure")
-    return {name: getattr(claim, name) for name in names}
+    names = ("id", "source", "statement", "origin", "paper_value", "experiment", "figure")
+    return {name: str(getattr(claim, name)) for name in names}
 
 
 def _judgement(judgement: Judgement) -> dict[str, Any]:
@@ -414,4 +421,6 @@ def _check(check: Check) -> dict[str, Any]:
         "mean": number(check.mean),
         "interval": [number(end) for end in check.interval],
         "bound": str(check.bound),
+        "threshold": str(check.threshold),
+        "margin": number(check.margin),
     }

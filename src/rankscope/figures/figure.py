@@ -13,7 +13,7 @@ from rankscope.measure.interval import mean_interval
 
 MOST_TICKS = 8
 MOST_COLUMNS = 3
-FEW_DECADES = 2
+FEW_DECADES = 2.6
 SQUARE = 4
 MARGIN = 0.05
 """Of a shared range, beyond the outermost points."""
@@ -49,8 +49,9 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: y over x. `paper` marks published values, and `like` names the curve whose colour they take.
+    """One curve: y over x. `paper` marks published values, and `like` names the curve whose colour it takes.
 
+    `labels` name its points.
     `seeds` has the values of every place, from which the interval is computed on the axis that shows it; `low` and `high`
     are the ends of another band, such as quartiles.
     """
@@ -64,6 +65,7 @@ class Series:
     paper: bool = False
     seeds: Sequence[Sequence[float]] = ()
     like: str | None = None
+    labels: Sequence[str] = ()
 
     def drawn(self, *, log: bool) -> Drawn:
         """Means with 95% intervals; on a logarithmic axis those of the logarithm, which never reach below zero."""
@@ -130,8 +132,15 @@ class Panel:
             if len(values) <= MOST_TICKS:
                 return values
             doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
-            return doubled if len(doubled) >= MOST_TICKS // 2 else []
+            if len(doubled) >= MOST_TICKS // 2:
+                return doubled[:: -(-len(doubled) // MOST_TICKS)]
+            return log_ticks(values)
         return values if whole == values and 1 < len(values) <= MOST_TICKS else []
+
+    def y_ticks(self, y_range: tuple[float, float] | None) -> list[float]:
+        """The ticks of a logarithmic y, for a shared range or the panel's own; empty where y is linear."""
+        drawn = [one.drawn(log=True) for one in self.series] if self.log_y else []
+        return log_ticks(y_range if y_range and drawn else [y for one in drawn for part in one for y in part])
 
     @property
     def counts(self) -> bool:
@@ -191,18 +200,23 @@ class Figure:
         return low - MARGIN * (high - low), high + MARGIN * (high - low)
 
 
-def log_ticks(panel: Panel, y_range: tuple[float, float] | None) -> list[float]:
-    """Ticks of a logarithmic y: 1, 2 and 5 of a decade where there are few of them, else powers of ten, evenly."""
-    shown = [one.drawn(log=True) for one in panel.series]
-    ends = y_range or [
-        y for one in shown for y in (*one.y, *one.low, *one.high) if math.isfinite(y) and y > 0
-    ]
+def log_ticks(values: Sequence[float]) -> list[float]:
+    """Ticks of a logarithmic axis: the denser, the fewer decades the values span; empty where there are none.
+
+    >>> log_ticks([0.5, 0.7]), log_ticks([0.02, 0.9]), log_ticks([1e-9, 1.0])[:3]
+    ([0.5, 0.6, 0.7, 0.8], [0.02, 0.05, 0.1, 0.2, 0.5, 1.0], [1e-09, 1e-07, 1e-05])
+    """
+    ends = [value for value in values if math.isfinite(value) and value > 0]
     if not ends:
         return []
-    first, last = math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends)))
-    if last - first <= FEW_DECADES:
-        return [digit * 10.0**power for power in range(first, last + 1) for digit in (1, 2, 5)]
-    return [10.0**power for power in range(first, last + 1, -(-(last - first) // MOST_TICKS))]
+    low, high = min(ends), max(ends)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    decades = math.log10(high / low)
+    if decades > FEW_DECADES:
+        return [float(f"1e{power}") for power in range(first, last + 1, max(1, round((last - first) / 5)))]
+    digits = (1, 2, 5) if decades > 1 else (1, 2, 3, 5, 7) if decades > 0.5 else range(1, 10)
+    ticks = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits]
+    return [tick for tick in ticks if low / 1.2 <= tick <= high * 1.2]
 
 
 def band(

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from rankscope.figures import palette
-from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series, log_ticks
+from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series
 
 HEIGHT = 300
 SMALL = 240
@@ -86,9 +86,12 @@ def chart(panel: Panel, y_range: tuple[float, float] | None = None, height: int 
     ]
     x_axis = _axis(panel.x_label, panel.log_x, _categories(panel))
     if panel.x_ticks:
-        x_axis |= {"tickvals": panel.x_ticks, "ticktext": [f"{x:,g}" for x in panel.x_ticks]}
+        x_axis |= {
+            "tickvals": panel.x_ticks,
+            "ticktext": [_tick(x) if panel.log_x else f"{x:,g}" for x in panel.x_ticks],
+        }
     y_axis = _axis(panel.y_label, panel.log_y, None)
-    if panel.log_y and (ticks := log_ticks(panel, y_range)):
+    if ticks := panel.y_ticks(y_range):
         y_axis |= {"tickvals": ticks, "ticktext": [_tick(tick) for tick in ticks]}
     if panel.counts and not panel.log_y:
         y_axis |= {"tickformat": ",d"}
@@ -119,7 +122,7 @@ def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Ite
         "x": [*series.x] or [math.nan], "y": drawn.y or [math.nan],  # plotly's legend leaves out what has no point at all
         "name": name, "mode": "markers" if series.mark is Mark.POINTS else lines, "error_y": errors,
         "marker": {"color": colour, "size": 11 if hollow else 7, "symbol": "circle-open" if hollow else "circle"},
-        "line": {"color": colour, "dash": dash.plotly},
+        "line": {"color": colour, "dash": dash.plotly}, "text": [escape(label) for label in series.labels] or None,
     }  # fmt: skip
 
 

@@ -35,15 +35,15 @@ DASHES = (SOLID, *BROKEN)
 
 def styled(panel: Panel) -> Iterator[tuple[Series, str, Dash]]:
     """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash, in a curve's colour or grey."""
-    ours = [series.name for series in panel.series if not series.paper]
+    ours = [series.name for series in panel.series if not (series.paper or series.like)]
     shades = ramp(len(ours)) if panel.ordered else [SERIES[place % len(SERIES)] for place in range(len(ours))]
     colours = dict(zip(ours, shades, strict=True))
     grey = 0
     for series in panel.series:
-        if not series.paper:
-            yield series, colours[series.name], SOLID
-        elif series.like in colours:
-            yield series, colours[series.like], BROKEN[0]
+        if series.like in colours:
+            yield series, colours[series.like], BROKEN[0] if series.paper else SOLID
+        elif not series.paper:
+            yield series, colours.get(series.name, PAPER), SOLID
         else:
             yield series, PAPER, BROKEN[grey % len(BROKEN)]
             grey += 1

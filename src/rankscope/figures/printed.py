@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rankscope.core.files import write_atomic
 from rankscope.figures import palette
-from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series, log_ticks
+from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
 
 DPI = 130
 
@@ -67,14 +67,14 @@ def _draw(axis: Any, panel: Panel, y_range: tuple[float, float] | None) -> None:
     if panel.log_x:
         axis.set_xscale("log")
     if panel.x_ticks:
-        axis.set_xticks(panel.x_ticks, [f"{x:,g}" for x in panel.x_ticks])
+        axis.set_xticks(panel.x_ticks, [_tick(x) if panel.log_x else f"{x:,g}" for x in panel.x_ticks])
         axis.minorticks_off()
     if panel.log_y:
         axis.set_yscale("log")
     if y_range:
         axis.set_ylim(*y_range)
     low, high = axis.get_ylim()
-    if panel.log_y and (ticks := log_ticks(panel, y_range)):
+    if ticks := panel.y_ticks(y_range):
         axis.set_yticks(ticks, [_tick(tick) for tick in ticks])
         axis.minorticks_off()
         axis.set_ylim(low, high)
@@ -127,6 +127,17 @@ def _draw_series(axis: Any, series: Series, drawn: Drawn, colour: str, dash: pal
             capsize=3,
             label=series.name,
         )
+    if series.labels:
+        _name_points(axis, series, y)
+
+
+def _name_points(axis: Any, series: Series, y: list[float]) -> None:
+    """A point's name beside it; of several at one place the first, which stands for them."""
+    seen = set()
+    for name, *place in zip(series.labels, series.x, y, strict=True):
+        if tuple(place) not in seen:
+            axis.annotate(name, place, xytext=(3, 4), textcoords="offset points", fontsize=6, rotation=35)
+        seen.add(tuple(place))
 
 
 def _draw_map(axis: Any, heat_map: HeatMap) -> None:

@@ -33,7 +33,8 @@ class Evidence:
     @property
     def sure(self) -> str:
         """At which sizes it was measured, and over how many seeds, and where its claims were judged."""
-        said = f"Measured {size(self.section.scale)}, {self.finding.seeds} seeds"
+        seeds = "1 seed" if self.finding.seeds == 1 else f"{self.finding.seeds} seeds"
+        said = f"Measured {size(self.section.scale)}, {seeds}"
         if not self.carriers:
             return f"{said}; its claims have no verdict until more cells have been run."
         elsewhere = {one.section.scale for one in self.carriers} - {self.section.scale}

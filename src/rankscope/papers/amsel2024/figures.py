@@ -97,6 +97,7 @@ def _positions(table: pd.DataFrame) -> Figure:
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
         f"{untrained(table)} {_sizes(table)}",
         panels=_by_depth(table, "positions", "positions", str),
+        shared_y=True,
     )
 
 
@@ -111,8 +112,9 @@ def _tokens(table: pd.DataFrame) -> Figure:
                   [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
                   log_x=True, log_y=True),
             Panel("error against tokens", "tokens", "error",
-                  _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True),
+                  _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True, log_y=True),
         ),
+        shared_y=True,
     )  # fmt: skip
 
 
@@ -123,8 +125,13 @@ def _dims(table: pd.DataFrame) -> Figure:
         title="Role of d: more heads at equal parameters",
         paper_says="With rank = dim/heads, adding heads adds no parameters, and makes the model worse.",
         caption=f"{MEANS} Two layers. {untrained(table)} Tokens and budget as in the positions' runs.",
-        panels=(Panel("error against heads", "heads a block", "error",
-                      _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),),
+        panels=(
+            Panel("error against dim", "dim", "error",
+                  _lines(per_block, "per_block", "dim", lambda ratio: f"rank = dim/{ratio}"), log_x=True, log_y=True),
+            Panel("error against heads", "heads per budget (dim/rank)", "error",
+                  _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),
+        ),
+        shared_y=True,
     )  # fmt: skip
 
 
@@ -140,7 +147,7 @@ def _floor(table: pd.DataFrame) -> Figure:
         panels.append(
             Panel(f"budget {budget}: heads = {budget}·dim/rank", "rank", "error",
                   [curve("trained", rows, "rank", "error"),
-                   Series("lower bound", shapes["rank"].tolist(), shapes["floor"].tolist(), paper=True),
+                   Series("lower bound", shapes["rank"].tolist(), shapes["floor"].tolist(), paper=True, like="trained"),
                    Series("linear heads", several["rank"].tolist(), linear, paper=True)],
                   log_x=True)
         )  # fmt: skip
@@ -153,6 +160,7 @@ def _floor(table: pd.DataFrame) -> Figure:
         "of the theorem, to which figure 1's encoders do not belong. Linear heads are not trained but written down: two or "
         "more heads with small scores have this error at every rank. What lies above it is the training's fault.",
         panels=panels,
+        shared_y=True,
     )
 
 
@@ -164,7 +172,9 @@ def _constructions(table: pd.DataFrame) -> Figure:
         exact = known.groupby("size", sort=True)["predicted"].mean()
         series = [
             curve("measured", known, "size", "measured", mark=Mark.POINTS),
-            Series("exact", [float(str(x)) for x in exact.index], exact.tolist(), paper=True),
+            Series(
+                "exact", [float(str(x)) for x in exact.index], exact.tolist(), paper=True, like="measured"
+            ),
         ]
         return Panel(title, label, y_label, series, log_x=True, log_y=True)
 
@@ -173,7 +183,7 @@ def _constructions(table: pd.DataFrame) -> Figure:
         title="Constructions that need no training",
         paper_says="A full-rank head finds the nearest point exactly; two layers of rank-1 heads find it by majority "
         "vote; random rank-1 heads are about as good as the lower bound allows.",
-        caption=f"Two orthonormal points. {MEANS} Grey: the exact error of the same model.",
+        caption=f"Two orthonormal points. {MEANS} Dashed: the exact error of the same model.",
         panels=(
             panel("softmax", "full rank, softmax", "β", "error"),
             panel("majority", "majority vote", "heads", "failure rate"),
@@ -191,11 +201,12 @@ def survey_figure() -> Figure:
         id="amsel2024-survey",
         title="Rank stands still while dim grows",
         paper_says="Dim and layers grow like crazy; rank is always on the order of 100, and heads = dim/rank.",
-        caption="A point a model: the talk's table, and further public models. The line is rank = dim, a full-rank head.",
+        caption="One point per model, named by its first: the talk's table, and further public models. The line is "
+        "rank = dim, a full-rank head.",
         panels=(
             Panel("rank of a head against dim", "dim", "rank",
                   [*(Series(name, [float(d) for d in rows["dim"]], [float(r) for r in rows["rank"]], mark=Mark.POINTS,
-                            paper=paper)
+                            paper=paper, labels=rows["model"].tolist())
                      for name, rows, paper in (("further models", table[~talk], False),
                                                ("the talk's table", table[talk], True))),
                    Series("rank = dim", [min(dims), max(dims)], [min(dims), max(dims)], paper=True)],

@@ -110,8 +110,10 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _memory(table: pd.DataFrame) -> Iterator[Finding]:
-    """Where weights that fit repeated batches err the most beyond that on new points."""
+    """Where weights that fit repeated batches err the most beyond that on new points, of the places with the most seeds."""
     deep = table[(table["layers"] > 1) & (table["rank"] < table["dim"])]
+    seeds = deep.groupby(["layers", "budget", "rank"])["seed"].transform("nunique")
+    deep = deep[seeds == seeds.max()]
     means = deep.groupby(["layers", "budget", "rank"])[["best_epoch", "error"]].mean()
     if means.empty:
         return
