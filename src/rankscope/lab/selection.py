@@ -12,7 +12,10 @@ from rankscope.lab.scale import Scale
 
 @dataclass(frozen=True)
 class Selection:
-    """Which papers are run, at which scale, with how many seeds; for one claim, or a piece of one experiment, only."""
+    """Which papers are run, at which scale, with how many seeds; for one claim, or a piece of one experiment, only.
+
+    `looks` is how often the claim is judged while seeds are added.
+    """
 
     papers: Sequence[Paper]
     scale: Scale
@@ -20,6 +23,7 @@ class Selection:
     only: str | None = None
     experiment: str | None = None
     where: Mapping[str, Collection[str]] = field(default_factory=dict)
+    looks: int = 1
 
     def __post_init__(self) -> None:
         known = [claim.id for paper in self.papers for claim in paper.claims]

@@ -18,6 +18,7 @@ from rankscope.figures.figure import Figure
 from rankscope.figures.interactive import chart_html
 from rankscope.figures.printed import save_static
 from rankscope.lab.check import Verdict
+from rankscope.lab.claim import wrong_by_chance
 from rankscope.lab.section import Section
 from rankscope.lab.workers import FORKS, Signals, crew
 
@@ -65,6 +66,7 @@ def _section(section: Section) -> dict[str, object]:
         "notes": section.notes,
         "counts": Counter(judgement.verdict for judgement in section.judgements),
         "verdicts": list(Verdict),
+        "wrong_by_chance": wrong_by_chance(section.judgements),
         "claims": [
             {"judgement": judgement, "linked": judgement.claim.figure + section.suffix in drawn}
             for judgement in section.judgements
