@@ -2,10 +2,10 @@ import torch
 
 from rankscope.core.streams import Split
 from rankscope.ensembles import patterns
-from rankscope.ensembles.patterns import OneLayer
+from rankscope.ensembles.patterns import Init, OneLayer
 from rankscope.lab import Experiment, Grid, Job
 from rankscope.papers.li2024.trainer import OneLayerTrainer
-from rankscope.tasks.patterns import Patterns, batches
+from rankscope.tasks.patterns import BoundedNoise, Patterns, batches
 from rankscope.training.sgd import Sgd
 
 TASK = Patterns(tokens=6, relevant_fraction=0.5, confusion_fraction=0.17)
@@ -61,8 +61,8 @@ def test_a_member_equals_its_solo_run_and_plain_pytorch():
 
 def test_the_trajectory_keeps_the_start_the_chosen_steps_and_the_end():
     group = cells(seed=(0, 1))
-    trajectory = OneLayerTrainer(records_at=(5, 10)).train(group, Job())
-    assert sorted(trajectory.at) == [0, 1, 5, 10, 20, 30, 40]
+    trajectory = TRAINER.train(group, Job())
+    assert sorted(trajectory.at) == [0, 1, 10, 20, 30, 40]
     assert trajectory.losses.shape == (40, 2)
     start = patterns.init([OneLayer(hidden=30)] * 2, [0, 1], tokens=group[0].task.tokens)
     for name, tensor in trajectory.at[0].items():
@@ -75,3 +75,27 @@ def test_the_trajectory_keeps_the_start_the_chosen_steps_and_the_end():
 def test_training_on_a_fixed_set_differs_from_fresh_batches():
     fresh, fixed = (TRAINER.train(cells(seed=(0,), samples=(n,)), Job()) for n in (None, 16))
     assert fixed.losses[-1] != fresh.losses[-1]
+
+
+def test_a_member_stays_where_its_loss_is_below_until_and_training_ends_when_all_stay():
+    task = TASK.replace(token_noise=BoundedNoise(level=0.01))
+    model = OneLayer(hidden=30, init=Init.THEORY, init_scale=0.2)
+    train = TRAIN.replace(steps=200, batch=32)
+
+    def trained(until, rates):
+        group = Experiment(
+            "t", task, model, train.replace(until=until), Grid(seed=(0,), learning_rate=rates), TRAINER
+        )
+        return TRAINER.train(group.cells(), Job())
+
+    whole = trained(None, (1.0, 0.5)).losses
+    first = [int((whole[:, member] < 0.5).nonzero()[0]) for member in (0, 1)]
+    stopped = trained(0.5, (1.0, 0.5))
+    assert first[0] < first[1] == len(stopped.losses) - 1, "the last batch is the one whose loss is below"
+    alone = trained(0.5, (1.0,))
+    assert len(alone.losses) == first[0] + 1
+    for name in patterns.TRAINED:
+        assert torch.allclose(
+            stopped.at[len(stopped.losses)][name][0], alone.at[len(alone.losses)][name][0], atol=1e-6
+        )
+    assert torch.allclose(stopped.losses[: first[0] + 1], whole[: first[0] + 1][:, :2], atol=1e-5)

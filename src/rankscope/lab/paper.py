@@ -12,6 +12,7 @@ from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Claim
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.scale import Scale
+from rankscope.lab.statement import Misprint, Statement
 
 
 class NoArraysError(RankscopeError):
@@ -46,7 +47,10 @@ class Study:
 
 @dataclass(frozen=True)
 class Paper:
-    """A code name, a citation, and the functions that make its experiments, claims and figures."""
+    """A code name, a citation, and the functions that make its experiments, claims and figures.
+
+    Where a paper has a theorem, `statements` are its lines, and `misprints` what cannot be read as it is printed.
+    """
 
     name: str
     title: str
@@ -55,6 +59,8 @@ class Paper:
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
     settings_note: str
+    statements: Callable[[Scale], Sequence[Statement]] = lambda scale: ()
+    misprints: Sequence[Misprint] = ()
 
     def with_studies(self, *studies: Study) -> "Paper":
         """The paper, and what is asked beyond it."""

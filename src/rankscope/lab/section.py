@@ -8,6 +8,7 @@ import pandas as pd
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Check, Claim, Judgement
 from rankscope.lab.paper import Paper
+from rankscope.lab.statement import Ruled
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,10 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Section:
-    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section."""
+    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section.
+
+    `ruled` are the statements of its theorem of which every claim has a verdict.
+    """
 
     paper: Paper
     scale: str
@@ -30,3 +34,4 @@ class Section:
     notes: Sequence[str] = ()
     unfinished: Sequence[Unfinished] = ()
     suffix: str = ""
+    ruled: Sequence[Ruled] = ()

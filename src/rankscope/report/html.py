@@ -70,6 +70,7 @@ def _section(section: Section) -> dict[str, object]:
             for judgement in section.judgements
         ],
         "unfinished": section.unfinished,
+        "ruled": section.ruled,
         "figures": [
             {
                 "figure": figure,
