@@ -132,7 +132,7 @@ class AttentionBlock:
             b_q=b_q,
             b_k=b_k,
             b_v=b_v,
-            b_o=None if bias is None else self.source.tensor(bias),
+            b_o=None if bias is None else _read(self, bias),
             q_norm=self._norm("q"),
             k_norm=self._norm("k"),
         )
@@ -144,9 +144,9 @@ class AttentionBlock:
 
     def _projection_biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         if "qkv" in self.biases:
-            return self._split(self.source.tensor(self.biases["qkv"]))
+            return self._split(_read(self, self.biases["qkv"]))
         named = [self.biases.get(role) for role in ("q", "k", "v")]
-        q, k, v = (None if name is None else self._by_head(self.source.tensor(name)) for name in named)
+        q, k, v = (None if name is None else self._by_head(_read(self, name)) for name in named)
         return q, k, v
 
     def _by_head(self, rows: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ class AttentionBlock:
 
     def _norm(self, role: str) -> Tensor | None:
         name = self.norms.get(role)
-        return None if name is None else self.source.tensor(name) + self.layout.norm_offset
+        return None if name is None else _read(self, name) + self.layout.norm_offset
 
     def _shape(self, role: str) -> tuple[int, int]:
         shape = self.source.info(self.weights[role]).shape
@@ -175,7 +175,7 @@ class AttentionBlock:
         return (shape[1], shape[0]) if self.layout.transposed else (shape[0], shape[1])
 
     def _read(self, role: str) -> Tensor:
-        value = self.source.tensor(self.weights[role])
+        value = _read(self, self.weights[role])
         return value.T if self.layout.transposed else value
 
     def _divide(self, size: int, parts: int, role: str) -> int:
@@ -254,12 +254,19 @@ class MlpBlock:
     def _read(self, role: str) -> Tensor | None:
         if role not in self.weights:
             return None
-        value = self.source.tensor(self.weights[role])
+        value = _read(self, self.weights[role])
         value = value[self.expert] if self.layout.stacked_experts else value
         return value.T if self.layout.transposed else value
 
     def _bias(self, role: str) -> Tensor | None:
-        return self.source.tensor(self.biases[role]) if role in self.biases else None
+        return _read(self, self.biases[role]) if role in self.biases else None
+
+
+def _read(block: AttentionBlock | MlpBlock, name: str) -> Tensor:
+    """A tensor of a block in float32; in float64 where any of the block's is stored so."""
+    double = any(block.source.info(other).dtype == torch.float64 for other in block.tensors)
+    value = block.source.tensor(name)
+    return value.double() if double else value
 
 
 def _size(matrix: Tensor) -> str:

@@ -16,6 +16,7 @@ from rankscope.cli.options import (
     Map,
     ModelArgument,
     Revision,
+    end_partial,
     make_page,
     quiet_transformers,
     read_map,
@@ -87,6 +88,7 @@ def neurons(
         emit(to_json(_content(model, scope, curves, pruned)))
     else:
         _show(scope, curves, batches, pruned)
+    end_partial(scope.missing)
 
 
 def _show(

@@ -14,18 +14,18 @@ from rich.console import Console
 from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.modules import import_extra
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.options import Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
+from rankscope.cli.options import PARTIAL, Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
 from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
 from rankscope.scope.fates import Fates, Profile
+from rankscope.scope.fidelity import Fidelity
 from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve
 from rankscope.scope.snippets import axolotl_text, lora_config_text
-from rankscope.scope.updates import UpdateScope, fingerprint, measure_updates
+from rankscope.scope.updates import UpdateScope, fingerprint, measure_updates, row_name
 
 MOST_ROWS = 100
-PARTIAL = 1
 
 
 @app.command()
@@ -106,7 +106,7 @@ def updates(
     else:
         _show(scope, rules, chosen, draft, adapter)
     if draft is not None and (adapter is not None or dry_run):
-        _end(draft.fates, log)
+        _end(draft.fates, None if adapter is None else adapter.fidelity, log)
 
 
 def _measured(
@@ -215,21 +215,28 @@ def _content(
             "path": str(adapter.path),
             "logits_error": number(adapter.fidelity.logits_error),
             "base_logits_error": number(adapter.fidelity.base_logits_error),
+            "warnings": adapter.fidelity.warnings(),
             "weights": records(adapter.fidelity.weights),
         }
     return content
 
 
-def _end(fates: Fates, log: Console) -> None:
-    """Say what an adapter cannot hold, which makes it partial."""
-    if not fates.lost:
-        return
-    total = sum(item.energy for item in fates.items)
-    share = sum(item.energy for item in fates.lost) / total
-    reasons = "; ".join(sorted({item.reason for item in fates.lost}))
-    log.print(
-        f"Partial: {len(fates.lost)} changed tensors with {share:.2%} of ‖ΔW‖² are left out ({reasons}).",
-        soft_wrap=True,
-        markup=False,
-    )
-    raise typer.Exit(PARTIAL)
+def _end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
+    """Say what an adapter cannot hold, which makes it partial, and what was found wrong with it."""
+    found = [] if fidelity is None else fidelity.warnings()
+    if fates.lost:
+        total = sum(item.energy for item in fates.items)
+        share = sum(item.energy for item in fates.lost) / total
+        reasons = "; ".join(sorted({item.reason for item in fates.lost}))
+        unknown = [row_name(item.pair) for item in fates.lost if item.unknown]
+        beside = f" beside {len(unknown)} whose change is unknown" if unknown else ""
+        first = ", ".join(row_name(item.pair) for item in fates.lost[:3])
+        rest = ", …" if len(fates.lost) > 3 else ""
+        found.append(
+            f"Partial: {len(fates.lost)} changed tensors with {share:.2%} of ‖ΔW‖²{beside} are left out ({reasons}): "
+            f"{first}{rest}."
+        )
+    for line in found:
+        log.print(line, soft_wrap=True, markup=False)
+    if fates.lost or (fidelity is not None and fidelity.unexplained):
+        raise typer.Exit(PARTIAL)

@@ -175,22 +175,26 @@ class _Space:
 def _times(matrix: Tensor, thin: Tensor, dtype: torch.dtype) -> Tensor:
     """matrix · thin in `dtype`, the matrix converted a part at a time so that no second copy is made."""
     thin = thin.to(dtype)
-    return torch.cat([block.to(dtype) @ thin for block in matrix.split(ROWS_AT_ONCE)])
+    return torch.cat([matrix[part].to(dtype) @ thin for part in _row_parts(matrix)])
 
 
 def _seen(matrix: Tensor, thin: Tensor, dtype: torch.dtype) -> Tensor:
     """thinᵀ · matrix in `dtype`, the matrix converted a part at a time."""
-    found = matrix.new_zeros(thin.shape[1], matrix.shape[1], dtype=dtype)
-    for block, part in zip(matrix.split(ROWS_AT_ONCE), thin.to(dtype).split(ROWS_AT_ONCE), strict=True):
-        found.addmm_(part.T, block.to(dtype))
+    found, thin = matrix.new_zeros(thin.shape[1], matrix.shape[1], dtype=dtype), thin.to(dtype)
+    for part in _row_parts(matrix):
+        found.addmm_(thin[part].T, matrix[part].to(dtype))
     return found
 
 
 def _residual(matrix: Tensor, left: Tensor, right: Tensor) -> float:
     """‖matrix − left · right‖, in float64 and a part at a time."""
     wide = right.double()
-    parts = zip(matrix.split(ROWS_AT_ONCE), left.split(ROWS_AT_ONCE), strict=True)
-    return math.sqrt(sum(squared_norm(block.double() - thin.double() @ wide) for block, thin in parts))
+    lost = (matrix[part].double() - left[part].double() @ wide for part in _row_parts(matrix))
+    return math.sqrt(sum(squared_norm(block) for block in lost))
+
+
+def _row_parts(matrix: Tensor) -> list[slice]:
+    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(matrix), ROWS_AT_ONCE)]
 
 
 def _exact(matrix: Tensor, rank: int) -> TopFactors:

@@ -31,6 +31,8 @@ class NeuronScope:
     heads: pd.DataFrame
     blocks: pd.DataFrame
     summary: Mapping[str, Any]
+    missing: tuple[str, ...] = ()
+    """layers that the checkpoint promises and does not hold"""
 
     def sentences(self) -> list[str]:
         """The summary in words."""
@@ -68,7 +70,7 @@ def measure_neurons(
         "below_knee": float((table["below_knee"] * table["neurons"]).sum() / table["neurons"].sum()),
         "smallest_head": _smallest(by_head),
     }
-    return NeuronScope(neurons, by_head, table, summary)
+    return NeuronScope(neurons, by_head, table, summary, checkpoint.missing)
 
 
 def neuron_magnitudes(

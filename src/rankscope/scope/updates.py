@@ -140,10 +140,10 @@ def pair_up(
             yield TensorPair(name, "tied")
         elif (include is not None and not include.search(name)) or (exclude and exclude.search(name)):
             yield TensorPair(name, "unselected", base_name)
-        elif info.dtype is None:
-            yield TensorPair(name, "not float", base_name)
         elif base_name is None:
-            yield TensorPair(name, "added")
+            yield TensorPair(name, "added" if info.dtype else "not float")
+        elif info.dtype is None or base.info(base_name).dtype is None:
+            yield TensorPair(name, "not float", base_name)
         elif base.info(base_name).shape != info.shape:
             yield TensorPair(name, "resized", base_name)
         elif ".experts." in name and len(info.shape) == 3:
@@ -189,6 +189,10 @@ def _measure(
     }
     if pair.status == "added" and info.dtype is not None:
         return {**row, "energy": squared_norm(tuned.tensor(pair.name))}, None
+    if pair.status == "not float" and pair.base_name is not None:
+        before, after = base.read(pair.base_name), tuned.read(pair.name)
+        same = before.dtype == after.dtype and torch.equal(before, after)
+        return {**row, "status": "identical" if same else pair.status}, None
     comparable = pair.base_name is not None and pair.status in ("paired", "resized", "unselected")
     if not comparable or (pair.status == "unselected" and info.dtype is None):
         return row, None
@@ -202,7 +206,11 @@ def _measure(
         stored_precision(value, info.dtype or torch.float32)
         for value, info in ((before, base.info(str(pair.base_name))), (after, info))
     ]
-    noise = update_noise(before, after, kinds[0], kinds[1])
+    scales = [
+        _scale(base, str(pair.base_name), pair.expert, before),
+        _scale(tuned, pair.name, pair.expert, after),
+    ]
+    noise = update_noise(before, after, kinds[0], kinds[1], scales[0], scales[1])
     update = after - before
     del before, after
     row["energy"] = squared_norm(update)
@@ -212,6 +220,14 @@ def _measure(
     values = singular_values(update).cpu()
     found = {"noise_edge": noise.edge(), "largest": float(values[0])}
     return row | measured_ranks(values, noise) | found, values.float()
+
+
+def _scale(source: Source, name: str, expert: int | None, value: Tensor) -> Tensor | None:
+    """The scale of an 8-bit tensor, beside the value that was read."""
+    scale = source.scale(name)
+    if scale is None:
+        return None
+    return (scale if expert is None else scale[expert])[: len(value)].to(value.device)
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
