@@ -6,7 +6,8 @@ values. So a head's products are qk = w_kᵀ w_q and ov = w_o w_v.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -115,14 +116,19 @@ class AttentionBlock:
 
     def load(self) -> AttentionWeights:
         """Read the block's weights into one orientation."""
-        if self.heads < 1 or self.heads % self.groups:
+        if self.heads < 1 or self.groups < 1 or self.heads % self.groups:
             raise InputError(
                 f"{self.source.label}: {self.name} has {self.heads} heads on {self.groups} key-value groups, "
                 "which do not divide them. Check heads= or the configuration."
             )
-        queries, keys, values = self._projections()
-        b_q, b_k, b_v = self._projection_biases()
-        w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
+        with _fitting(self):
+            queries, keys, values = self._projections()
+            b_q, b_k, b_v = self._projection_biases()
+            w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
+            if len(queries) != self.heads or len(keys) != self.groups or len(values) != self.groups:
+                raise ValueError
+            if queries.shape[2] != self.dim or keys.shape[2] != values.shape[2]:
+                raise ValueError
         bias = self.biases.get("o")
         return AttentionWeights(
             w_q=queries,
@@ -223,11 +229,12 @@ class MlpBlock:
 
     def load(self) -> MlpWeights:
         """Read the block's neurons into one orientation."""
-        up, gate = self._upward(self._read)
-        b_up, b_gate = self._upward(self._bias)
-        down = self._read("down")
-        assert up is not None
-        assert down is not None
+        with _fitting(self):
+            up, gate = self._upward(self._read)
+            b_up, b_gate = self._upward(self._bias)
+            down = self._read("down")
+            if down is None or up is None or down.dim() != 2 or up.dim() != 2 or not down.numel():
+                raise ValueError
         if not all(part is None or part.shape == down.T.shape for part in (up, gate)):
             raise InputError(
                 f"{self.source.label}: {self.weights['down']} is {_size(down)} and does not fit what its neurons read "
@@ -269,5 +276,24 @@ def _read(block: AttentionBlock | MlpBlock, name: str) -> Tensor:
     return value.double() if double else value
 
 
+@contextmanager
+def _fitting(block: AttentionBlock | MlpBlock) -> Iterator[None]:
+    """Weights whose shapes do not go together, as one line."""
+    try:
+        yield
+    except (RuntimeError, ValueError, IndexError) as error:
+        if isinstance(error, InputError):
+            raise
+        shapes = (f"{name} {_size_of(block.source.info(name).shape)}" for name in block.weights.values())
+        raise InputError(
+            f"{block.source.label}: the weights of {block.name or 'the model'} do not fit each other "
+            f"({', '.join(shapes)}). The checkpoint is damaged, or the map names the wrong parts."
+        ) from None
+
+
+def _size_of(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))
+
+
 def _size(matrix: Tensor) -> str:
-    return " × ".join(map(str, matrix.shape))
+    return _size_of(tuple(matrix.shape))

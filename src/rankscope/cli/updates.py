@@ -17,6 +17,7 @@ from rankscope.cli.app import AsJson, app, emit, number
 from rankscope.cli.options import PARTIAL, Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
+from rankscope.core.text import printable
 from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
 from rankscope.scope.fates import Fates, Profile
@@ -148,7 +149,7 @@ def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Cons
     except InputError as error:
         if needed:
             raise
-        log.print(f"No adapter can be recommended: {error}", soft_wrap=True, markup=False)
+        log.print(printable(f"No adapter can be recommended: {error}"), soft_wrap=True, markup=False)
         return None
 
 
@@ -237,6 +238,6 @@ def _end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
             f"{first}{rest}."
         )
     for line in found:
-        log.print(line, soft_wrap=True, markup=False)
+        log.print(printable(line), soft_wrap=True, markup=False)
     if fates.lost or (fidelity is not None and fidelity.unexplained):
         raise typer.Exit(PARTIAL)

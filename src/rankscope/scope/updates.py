@@ -167,7 +167,7 @@ def difference(base: Source, tuned: Source, pair: TensorPair) -> tuple[Tensor, T
     if pair.expert is not None:
         return before[pair.expert], after[pair.expert]
     if before.shape != after.shape:
-        if before.shape[1:] != after.shape[1:]:
+        if not (before.dim() and after.dim()) or before.shape[1:] != after.shape[1:]:
             raise InputError(
                 f"{pair.name} is {tuple(before.shape)} in {base.label} and {tuple(after.shape)} in "
                 f"{tuned.label}: these are not two states of one model. Check the base model."
