@@ -25,7 +25,7 @@ def test_updates_are_exported_and_verified(cli, zoo, tmp_path, name):
     assert code == 0
     content = json.loads(out)
     assert set(content) == {
-        "base_model", "model", "rule", "max_rank", "profile", "include_regex", "exclude_regex", "summary",
+        "base_model", "model", "rule", "max_rank", "profile", "include_regex", "base_rounding", "exclude_regex", "summary",
         "tensors", "rules", "curve", "coverage", "plan", "lora_config", "axolotl", "adapter",
     }  # fmt: skip
     assert content["adapter"]["logits_error"] < 1e-5 < 0.05 < content["adapter"]["base_logits_error"]

@@ -5,7 +5,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pandas as pd
 import typer
@@ -24,9 +24,17 @@ from rankscope.scope.fates import Fates, Profile
 from rankscope.scope.fidelity import Fidelity
 from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve
 from rankscope.scope.snippets import axolotl_text, lora_config_text
-from rankscope.scope.updates import UpdateScope, fingerprint, measure_updates, row_name
+from rankscope.scope.updates import BaseRounding, UpdateScope, fingerprint, measure_updates, row_name
 
 MOST_ROWS = 100
+
+
+class Filters(TypedDict):
+    """What decides which tensors are measured, and how."""
+
+    include_regex: str | None
+    exclude_regex: str | None
+    base_rounding: BaseRounding
 
 
 @app.command()
@@ -46,6 +54,13 @@ def updates(
             help=f"What decides the ranks: {RULES}. energy@0.95 if neither this nor --budget is given."
         ),
     ] = None,
+    base_rounding: Annotated[
+        BaseRounding,
+        typer.Option(
+            help="Rounding of the base in the noise that signal must pass: exact if training started from the stored "
+            "base, counted if it was rounded from other weights, auto to see it in the update."
+        ),
+    ] = BaseRounding.AUTO,
     max_rank: Annotated[int | None, typer.Option(help="No rank above this one.")] = None,
     profile: Annotated[
         Profile, typer.Option(help="exact: all that PEFT can hold; portable: one rank, linear layers only.")
@@ -80,7 +95,11 @@ def updates(
         refuse_existing(out_path)
     base, tuned = (open_source(given, revision=revision) for given in (base_model, model))
     log = Console(stderr=True)
-    filters = {"include_regex": include_regex, "exclude_regex": exclude_regex}
+    filters: Filters = {
+        "include_regex": include_regex,
+        "exclude_regex": exclude_regex,
+        "base_rounding": base_rounding,
+    }
     journal = _journal(base, tuned, filters)
     scope = _measured(base, tuned, filters, journal, device, log)
     if scope.summary["identical"]:
@@ -113,7 +132,7 @@ def updates(
 def _measured(
     base: Source,
     tuned: Source,
-    filters: dict[str, str | None],
+    filters: Filters,
     journal: Path | None,
     device: str,
     log: Console,
@@ -129,11 +148,13 @@ def _measured(
         raise
 
 
-def _journal(base: Source, tuned: Source, filters: dict[str, str | None]) -> Path | None:
+def _journal(base: Source, tuned: Source, filters: Filters) -> Path | None:
     """Where measurements of these files are kept until they are exported; nowhere if that cannot be written."""
     if base.folder is None or tuned.folder is None:
         return None
-    inputs = fingerprint(base, tuned, (filters["include_regex"], filters["exclude_regex"]))
+    inputs = fingerprint(
+        base, tuned, (filters["include_regex"], filters["exclude_regex"], filters["base_rounding"])
+    )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "rankscope" / "updates" / hashlib.sha256(inputs.encode()).hexdigest()[:24]
     with suppress(OSError):

@@ -27,7 +27,14 @@ from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.fates import Fate, Fates, Profile, TensorFate, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import TensorProgress, UpdateScope, difference, measure_updates, row_name
+from rankscope.scope.updates import (
+    BaseRounding,
+    TensorProgress,
+    UpdateScope,
+    difference,
+    measure_updates,
+    row_name,
+)
 
 PREFIX = "base_model.model."
 
@@ -61,6 +68,7 @@ def export_adapter(
     profile: Profile = Profile.EXACT,
     include_regex: str | None = None,
     exclude_regex: str | None = None,
+    base_rounding: BaseRounding = BaseRounding.AUTO,
     revision: str | None = None,
     resume_path: str | Path | None = None,
     verify: bool = True,
@@ -76,6 +84,7 @@ def export_adapter(
         revision=revision,
         include_regex=include_regex,
         exclude_regex=exclude_regex,
+        base_rounding=base_rounding,
         resume_path=resume_path,
         device=device,
         progress=progress,
