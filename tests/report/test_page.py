@@ -67,6 +67,7 @@ def test_the_page_needs_no_network(tmp_path):
     for tag in ('src="http', "src='http", '<link rel="stylesheet"', "@import"):
         assert tag not in head
     assert HOSTILE not in text.split("<body>")[1]
+    assert "Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline';" in text
 
 
 @pytest.mark.parametrize("mark", list(Mark))
