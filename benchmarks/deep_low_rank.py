@@ -20,7 +20,8 @@ from rankscope.ensembles.encoder import Encoder, Positions, key_query_products
 from rankscope.lab import Cell, Job
 from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.measurement import identity_fit, records
-from rankscope.papers.amsel2024.training import OUR_RECIPE, Recipe, Start, train_group
+from rankscope.papers.amsel2024.recipe import OUR_RECIPE, Recipe, Start
+from rankscope.papers.amsel2024.training import train_group
 from rankscope.tasks.neighbors import Neighbors, Target
 from rankscope.training.precision import Precision
 

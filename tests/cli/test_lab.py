@@ -25,7 +25,7 @@ from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import FILE
-from tests.browser import errors
+from tests.browser import draw, errors
 from tests.lab.kept import keep
 from tests.lab.toy import toy
 
@@ -51,9 +51,9 @@ def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, fi
     links = browser.find_elements("css selector", "a.to-chart")
     assert len(judged) == len(links) > 20, "every claim that was judged leads to a chart"
     assert len(claims) == len(PAPERS["li2024"].claims)
-    for chart in browser.find_elements("css selector", ".figure"):
-        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
-        named = [link.text for link in chart.find_elements("css selector", "a[href^='#claim-']")]
+    for figure in browser.find_elements("css selector", ".figure"):
+        draw(browser, figure)
+        named = [link.text for link in figure.find_elements("css selector", "a[href^='#claim-']")]
         assert len(set(named)) == len(named), "a verdict says of which claim it is"
     links[0].click()
     assert browser.current_url.endswith("#figure-li2024-1")
@@ -83,6 +83,36 @@ def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run)
     assert (finished_run / "index.html").read_bytes() == before
     assert (finished_run / "figures" / "li2024-2.png").stat().st_size > 10_000
     assert (finished_run / "figures" / "li2024-2.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_seeds_are_added_until_a_claim_is_decided(cli, tmp_path):
+    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", "li2024.pruning-chance")
+    code, out, err = cli(*args, "--max-seeds", "8", "--json")
+    assert code == 0
+    (judgement,) = json.loads(out)
+    assert judgement["verdict"] == "holds"
+    assert 2 < judgement["seeds"] <= 8
+    assert "2 seeds: flat part by magnitude" in err
+    assert "seeds would decide it, by their spread." in err
+    assert judgement["checks"][0]["threshold"] == "the spacing of the fractions that were tried"
+    assert (tmp_path / "li2024.pruning-chance.html").exists()
+    code, _, err = cli(*args, "--max-seeds", "8")
+    assert "finished already" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "saying"),
+    [
+        (("--only", "li2024.fig1a"), "leave out --only and --seeds"),
+        (("--seeds", "4"), "leave out --only and --seeds"),
+        (("--max-seeds", "1"), "the scale has 2 seeds already. Give at least as many."),
+    ],
+)
+def test_deciding_chooses_claim_and_seeds(cli, tmp_path, more, saying):
+    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", "li2024.pruning-chance")
+    code, _, err = cli(*args, *more)
+    assert code == 2
+    assert saying in err
 
 
 def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
@@ -437,16 +467,22 @@ def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, dra
     keep(tmp_path / "results", lambda rank, layers, budget, seed: layers == 1 and rank > 16)
     monkeypatch.chdir(tmp_path)
     assert cli("reproduce", "amsel2024", *args, "--out", out)[0] == 0
-    assert "at paper scale" not in (out / "amsel2024.hardmax.html").read_text(), "one claim's page is its own"
+    assert "at the paper's sizes" not in (out / "amsel2024.hardmax.html").read_text(), (
+        "one claim's page is its own"
+    )
     kept = {"papers": ["amsel2024"], "scale": "smoke", "seeds": None}
     Store(out).revise("selection", lambda known: kept)
     (tmp_path / "empty").mkdir()
     for given, shown in (((), True), (("--results", tmp_path / "empty"), False)):
         code, printed, _ = cli("report", "--out", out, *given, "--json")
         assert code == 0
-        assert [claim["experiment"] for claim in json.loads(printed)] == ["amsel2024/constructions"] * 4
+        said = json.loads(printed)
+        smoke = [claim for claim in said if claim["scale"] == "smoke"]
+        assert [claim["experiment"] for claim in smoke] == ["amsel2024/constructions"] * 4
+        assert {claim["origin"] for claim in smoke} == {"the paper's statement", "our reading of the paper"}
+        assert any(claim["scale"] == "paper" for claim in said) == shown, "also the verdicts of the tables"
         text = (out / "index.html").read_text()
-        assert ("amsel2024 at paper scale" in text) == shown
+        assert ("amsel2024-paper" in text) == shown
         assert (
             "30 of 315 cells were run. Not run: layers 1 · rank 1, 2, 4, 8, 16; layers 3, 5." in text
         ) == shown

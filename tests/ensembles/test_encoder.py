@@ -71,7 +71,7 @@ def test_leaves_are_the_weights_arranged_and_come_back(ones, positions):
     weights = drawn(models, SEEDS)
     program = stacked_encoder.Program(Way.PRODUCTS, fused=ones > 1, dtype=torch.float64)
     leaves = stacked_encoder.leaves_of(weights, program)
-    assert leaves["2.w_qkv"].shape == (4, 3 * 12, models[0].width + ones)
+    assert leaves["2.w_qkv"].shape == (4, 3 * 2 * models[0].block, models[0].width + ones)
     back = stacked_encoder.weights_of(leaves)
     assert back.keys() == weights.keys()
     for name, tensor in weights.items():

@@ -29,7 +29,8 @@ from rankscope.kernels.normals import normals
 from rankscope.kernels.small_attention import Way
 from rankscope.lab import Cell
 from rankscope.papers.amsel2024 import two_points
-from rankscope.papers.amsel2024.training import OUR_RECIPE, _drawn_there
+from rankscope.papers.amsel2024.batches import DrawnThere
+from rankscope.papers.amsel2024.recipe import OUR_RECIPE
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
 from rankscope.training.adamw import AdamW
 from rankscope.training.precision import Precision
@@ -263,15 +264,19 @@ def drawn_batches(device):
     task = Neighbors(dim=8, tokens=5, target=Target.FARTHEST)
     model = stacked_encoder.Encoder(dim=8, rank=1, budget=1, layers=1, hidden=4)
     cells = [
-        Cell("drawn", task, model.replace(rank=rank), OUR_RECIPE, seed=seed, point=())
+        Cell("drawn", task, model.replace(rank=rank), OUR_RECIPE.replace(batch=6), seed=seed, point=())
         for rank in (1, 8)
         for seed in (3, 4)
     ]
     tokens, size = task.tokens, 6
     draw, mixed = (
-        _drawn_there(cells, size, Program(way, fused=False, dtype=torch.float32), device)
+        DrawnThere(cells, device).arranged(Program(way, fused=False, dtype=torch.float32))
         for way in (Way.STOCK, Way.FUSED)
     )
+    few = OUR_RECIPE.replace(batch=6, distinct_batches=5)
+    repeating = [*cells, *(Cell("drawn", task, model, few, seed=seed, point=()) for seed in (3, 4))]
+    there = DrawnThere(repeating, device)
+    later, earlier = (there.drawn(torch.tensor([step], device=device))[0][there.source] for step in (7, 2))
     points, answers = draw(torch.tensor([7], device=device))
     x, y = (array.mT.unflatten(1, (size, tokens)) for array in (points, answers))
     farthest = (x @ x.mT).argmin(-1, keepdim=True).expand(-1, -1, -1, x.shape[-1])
@@ -288,6 +293,9 @@ def drawn_batches(device):
         "wrong answers": int((x.gather(2, farthest) != y).any(-1).sum()),
         "seeds share": all(alike),
         "steps differ": not torch.equal(points, draw(torch.tensor([8], device=device))[0]),
+        "a few repeat": torch.equal(later[4:], earlier[4:]) and torch.equal(earlier[4:], earlier[:2]),
+        "others do not": not torch.equal(later[:4], earlier[:4]),
+        "beside them": torch.equal(later[:4], x),
     }
 
 

@@ -17,7 +17,7 @@ from rankscope.lab.sections import with_results
 from rankscope.papers.amsel2024.claims import CLAIMS
 from rankscope.papers.amsel2024.experiments import FIG1
 from rankscope.report import write_report
-from tests.browser import errors
+from tests.browser import draw, errors
 from tests.lab.kept import keep, provenance, records, talk_error
 
 AMSEL = PAPERS["amsel2024"]
@@ -226,16 +226,14 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatc
     assert drawn == {"amsel2024-1", "amsel2024-1-paper"}
     browser.get(page.as_uri())
     ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
-    named = [name for name in ids if name.startswith(("figure-", "claim-", "chart-", "amsel2024"))]
-    assert len(named) == len(set(named)) == 2 * (1 + 1 + 6 + 1)
-    for chart in browser.find_elements("css selector", ".figure"):
-        assert chart.find_elements("css selector", "svg.main-svg"), chart.get_attribute("id")
+    named = [name for name in ids if name.startswith(("figure-", "claim-", "amsel2024"))]
+    assert len(named) == len(set(named)) == 2 * (1 + 6 + 1)
+    for figure in browser.find_elements("css selector", ".figure"):
+        draw(browser, figure)
     for link in browser.find_elements("css selector", "a[href^='#']"):
         assert link.get_attribute("href").split("#")[1] in ids
-    assert (
-        "105 of 315 cells were run. Not run: layers 3, 5."
-        in browser.find_element("css selector", "body").text
-    )
+    said = browser.execute_script("return document.body.textContent")
+    assert "105 of 315 cells were run. Not run: layers 3, 5." in said
     row = browser.find_element("id", "claim-amsel2024.depth-helps-paper")
     assert "not run in full" in row.text
     assert not row.find_elements("css selector", ".verdict")
@@ -249,10 +247,11 @@ def test_an_interactive_legend_names_what_was_not_run(browser, monkeypatch, part
         "rankscope.report.html.save_static", lambda figure, folder: (folder / figure.id).touch()
     )
     browser.get(write_report(tmp_path, [replace(section, figures=section.figures[:1])]).as_uri())
+    draw(browser, browser.find_element("css selector", ".figure"))
     panels = section.figures[0].panels
     wanted = [series.name for panel in panels for series in panel.series]
     assert "budget 1 (not run)" in wanted
-    found = browser.find_elements("css selector", "text[class^='legend']")
+    found = browser.find_elements("css selector", ".figure text[class^='legend']")
     assert [entry.get_attribute("textContent") for entry in found] == wanted
     assert errors(browser) == []
 

@@ -1,13 +1,13 @@
 """The page in a real browser, and the page of a paper with hostile names."""
 
-import json
 import math
 
 import pandas as pd
 import pytest
 
-from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Mark, Panel, Series
-from rankscope.figures.interactive import chart_html
+from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Mark, Panel, Series, band
+from rankscope.figures.interactive import chart, charts_html
+from rankscope.figures.palette import styled
 from rankscope.figures.printed import save_static
 from rankscope.lab import AtLeast, Check, Claim, Paper, judge
 from rankscope.lab.section import Section
@@ -57,22 +57,24 @@ def test_hostile_names_are_shown_and_not_run(browser, tmp_path):
     page = write_report(tmp_path, [hostile_section()])
     browser.get(page.as_uri())
     assert browser.execute_script("return window.broken === undefined")
-    assert HOSTILE in browser.find_element("css selector", "tbody tr").text
+    assert HOSTILE in browser.find_element("css selector", "tr.claim").text
     assert errors(browser) == []
 
 
 def test_the_page_needs_no_network(tmp_path):
     text = write_report(tmp_path, [hostile_section()]).read_text()
-    head = text.split("<body>")[0].split("</script>")[-1] + text.split("<body>")[1]
+    head = text.split("<script>")[0]
+    assert "default-src 'none'" in head
     for tag in ('src="http', "src='http", '<link rel="stylesheet"', "@import"):
         assert tag not in head
     assert HOSTILE not in text.split("<body>")[1]
-    assert "Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline';" in text
+    assert "http:" not in text.split("</main>")[0]
+    assert "https:" not in text.split("</main>")[0]
 
 
 @pytest.mark.parametrize("mark", list(Mark))
 def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
-    series = Series("curve", [1.0, 2.0, 4.0], [1.0, 2.0, 3.0], [0.5, 1.5, 2.5], [1.5, 2.5, 3.5], mark)
+    series = band("curve", [1.0, 2.0, 4.0], [[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]], mark)
     figure = Figure("f", "title", "", "", [Panel("p", "x", "y", [series], log_x=True)])
     png, pdf = save_static(figure, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
@@ -80,16 +82,12 @@ def test_static_figures_are_drawn_for_every_mark(tmp_path, mark):
 
 
 def test_beside_a_point_that_is_missing_the_others_keep_their_intervals(tmp_path):
-    lost, missing = [1.0, 2.0, math.nan], [math.nan] * 3
+    def drawn(*seeds):
+        figure = Figure("f", "title", "", "", [Panel("p", "x", "y", [band("c", [1, 2, 4], seeds)])])
+        return save_static(figure, tmp_path)[0].read_bytes(), '"arrayminus":[' in charts_html(figure)
 
-    def drawn(low):
-        figure = Figure(
-            "f", "title", "", "", [Panel("p", "x", "y", [Series("c", [1, 2, 4], lost, low, lost)])]
-        )
-        return save_static(figure, tmp_path)[0].read_bytes(), '"arrayminus":[' in chart_html(figure)
-
-    with_two, chart_has_two = drawn([0.5, 1.5, math.nan])
-    with_none, chart_has_none = drawn(missing)
+    with_two, chart_has_two = drawn([0.5, 1.5], [1.5, 2.5], [1.0, math.nan])
+    with_none, chart_has_none = drawn([1.0], [2.0], [math.nan])
     assert with_two != with_none
     assert (chart_has_two, chart_has_none) == (True, False)
 
@@ -116,7 +114,7 @@ def test_maps_are_drawn_in_either_palette_with_their_marks(tmp_path, colours):
     assert len(pictures) == 3
     assert all(picture.startswith(b"\x89PNG") for picture in pictures)
     lowest = {"diverging": "#D55E00", "sequential": "#FBF8EF"}[colours]
-    assert lowest in chart_html(figure(["x", "y"]))
+    assert lowest in charts_html(figure(["x", "y"]))
 
 
 def grid_of_maps():
@@ -129,20 +127,68 @@ def grid_of_maps():
     return Figure("f", "title", "", "", [Panel("p", "x", "y", heat_map=one) for one in maps], columns=2)
 
 
-def test_panels_break_into_rows_and_what_lies_over_maps_is_named_once():
+def test_panels_break_into_rows_and_every_map_names_what_lies_over_it():
     figure = grid_of_maps()
     assert figure.shape == (2, 2)
-    html = chart_html(figure)
-    chart, _ = json.JSONDecoder().raw_decode(html[html.index('[{"', html.index("Plotly.newPlot(")) :])
-    kinds = [trace["type"] for trace in chart]
-    assert kinds.count("heatmap") == 3
-    named = [trace["name"] for trace in chart if trace["type"] == "scatter" and trace.get("showlegend")]
-    assert named == ["border &lt;b&gt;", "the paper's setting"]
-    assert chart[0]["hovertext"][0][0] == "y: a<br>x: 0<br>one<br>two"
+    first, second, _ = (chart(panel)["data"] for panel in figure.panels)
+    assert [trace["type"] for trace in first] == ["heatmap", "scatter", "scatter"]
+    assert [trace["name"] for trace in first[1:]] == ["border &lt;b&gt;", "our setting"]
+    assert [trace["name"] for trace in second[1:]] == ["our setting"]
+    assert first[0]["hovertext"][0][0] == "one<br>two"
+    assert first[0]["meta"] == {"rows": ["a", "b"], "columns": ["0", "1"]}
+    assert charts_html(figure).count('class="chart"') == 3
+
+
+def test_four_panels_are_a_square_and_three_a_row():
+    def shape(count):
+        return Figure("f", "", "", "", [Panel("p", "x", "y")] * count).shape
+
+    assert [shape(count) for count in (1, 2, 3, 4, 5, 7)] == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)]
+
+
+def test_an_interval_on_a_logarithmic_axis_is_that_of_the_logarithm():
+    series = band("c", [1.0], [[0.1, 0.001]])
+    plain, log = series.drawn(log=False), series.drawn(log=True)
+    assert plain.y == [pytest.approx(0.0505)]
+    assert plain.low[0] < 0 < log.low[0]
+    assert log.y == [pytest.approx(0.01)]
+    assert log.high[0] * log.low[0] == pytest.approx(1e-4), "as far above as below, on the axis"
+    assert band("c", [1.0], [[0.0, 1.0]]).drawn(log=True).y == [0.5], "what has no logarithm keeps its mean"
+
+
+def test_panels_that_are_compared_share_one_range():
+    panels = [Panel("p", "x", "y", [Series("c", [1.0], [y])], log_y=True) for y in (0.01, 1.0)]
+    shared = Figure("f", "", "", "", panels, shared_y=True)
+    low, high = shared.y_range
+    assert low < 0.01 < 1 < high
+    assert charts_html(shared).count(f'"range":[{math.log10(low):.7g},') == 2
+    assert Figure("f", "", "", "", panels).y_range is None
+
+
+def test_published_curves_have_the_colour_of_what_they_are_compared_with():
+    ours = [Series("budget 1", [1.0], [1.0]), Series("budget 8", [1.0], [2.0])]
+    talk = Series("talk, budget 8", [1.0], [2.1], paper=True, like="budget 8")
+    other = Series("bound", [1.0], [0.1], paper=True)
+    styles = [(colour, dash.plotly) for _, colour, dash in styled(Panel("", "", "", [*ours, talk, other]))]
+    assert styles[2] == (styles[1][0], "dash")
+    assert styles[3][0] not in {styles[0][0], styles[1][0]}
+
+
+def test_ticks_are_the_values_of_a_sweep_and_whole_numbers_where_something_is_counted():
+    counted = Panel("", "heads", "rank", [Series("c", [1.0, 2.0, 3.0], [1.0, 2.0, 2.0])])
+    assert counted.x_ticks == [1, 2, 3]
+    assert chart(counted)["layout"]["yaxis"]["tickformat"] == ",d"
+    many = Panel(
+        "", "heads", "", [Series("c", [float(2**p) for p in range(12)] + [3.0], [0.5] * 13)], log_x=True
+    )
+    assert many.x_ticks == [float(4**p) for p in range(6)], "more than eight: every other power of two"
+    decade = Panel("", "", "", [Series("c", [1.0, 2.0], [0.02, 0.9])], log_y=True)
+    assert decade.y_ticks(None) == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+    assert decade.y_ticks((0.6, 0.8)) == [0.5, 0.6, 0.7, 0.8, 0.9], "those of a shared range"
 
 
 def test_a_map_with_many_cells_labels_some(tmp_path):
-    html = chart_html(grid_of_maps())
+    html = charts_html(grid_of_maps())
     assert '"ticktext":["0"]' in html
     assert '"ticktext":["0","1"]' in html
     assert save_static(grid_of_maps(), tmp_path)[0].read_bytes().startswith(b"\x89PNG")

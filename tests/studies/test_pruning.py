@@ -113,11 +113,8 @@ def world(claim, **changed):
 
 COUNTEREXAMPLES = {
     "pruning-magnitude": {"MOVEMENT": 0.6},
-    "pruning-chance": {"ACTIVATION": 0.3},
-    "pruning-gradient": {"TAYLOR": 0.4},
-    "pruning-largest": {"LARGEST": 0.3},
+    "pruning-chance": {"RANDOM": 0.5},
     "pruning-encoder-neurons": {"TAYLOR_OUTPUT": 0.6},
-    "pruning-encoder-heads": {"MAGNITUDE": 0.4},
 }
 
 

@@ -35,9 +35,13 @@ COMMANDS = {
         "lab",
         "Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was.",
     ),
-    "claims": ("lab", "List every claim: its source, what the paper says, which experiment decides it."),
+    "claims": (
+        "lab",
+        "List every claim: its source, its statement, whose it is, and which experiment decides it.",
+    ),
     "export": ("lab", "Write every experiment's table, and the provenance of its cells, as Parquet and CSV."),
     "report": ("lab", "Write the page again from the store, without running anything."),
+    "diff": ("diff", "Compare two runs: print the verdicts that changed; with --page, figures side by side."),
     "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
     "vouch": (
         "vouch",

@@ -2,7 +2,9 @@
 
 import json
 import math
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +19,9 @@ from rankscope.catalogue import PAPERS, find
 from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError, plain_errors
 from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
-from rankscope.lab.claim import Check, Claim
+from rankscope.lab.check import Check
+from rankscope.lab.claim import Claim, wrong_by_chance
+from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
 from rankscope.lab.runner import Schedule, check_device, limit_memory, schedule
 from rankscope.lab.selection import Selection
 
@@ -28,7 +32,7 @@ Kept = Annotated[
     Path | None,
     typer.Option(
         "--results",
-        help="A folder of exported tables at scale paper: the page shows them too. results/ here, if it exists.",
+        help="A folder of tables at scale paper for the page to show as well. By default results/ here, if it exists.",
     ),
 ]
 RESULTS = Path("results")
@@ -60,6 +64,10 @@ def reproduce(
     only: Annotated[
         str | None, typer.Option(help="Run what this claim needs, judge it alone, on a page of its own.")
     ] = None,
+    decide: Annotated[
+        str | None, typer.Option(help="Add seeds until this claim is decided, on a page of its own.")
+    ] = None,
+    max_seeds: Annotated[int, typer.Option(help="Seeds that --decide goes up to.")] = 64,
     experiment: Annotated[
         str | None,
         typer.Option(help="Run this experiment alone, as amsel2024/figure1. No page, no verdicts."),
@@ -77,14 +85,34 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Most members of a stack: 8 on a CPU, 1024 on a GPU if not given."),
     ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--missing", help="Run what the results lack, most decisive cells first. No page, no verdicts."
+        ),
+    ] = False,
+    visit: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="Stop by itself after so long, as 25m; unfinished trainings keep their state."
+        ),
+    ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
     from rankscope.lab.sections import sections, with_results
 
-    selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []), first_seed)
+    selection = Selection(
+        find(papers or []), scale, seeds, only or decide, experiment, _axes(where or []), first_seed
+    )
     check_device(device)
+    if decide is not None:
+        if only is not None or seeds is not None:
+            raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
+        _decide(selection, max_seeds, out, device, memory, as_json, strict)
+        return
+    started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = _kept(results)
     if memory is not None:
         limit_memory(device, memory)
@@ -95,15 +123,24 @@ def reproduce(
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
     with log.status("timing a step of each shape"):
-        todo = schedule(experiments, store, device, memory, group_size)
+        have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
+        todo = schedule(experiments, store, device, memory, group_size, have if missing else None)
     log.print(_cost(todo, scale, device), soft_wrap=True)
-    _run(todo, store, device, log, experiments)
-    if experiment is not None:
+    deadline = None if allowed is None else started + allowed
+    if deadline is not None:
+        todo = for_a_visit(todo, deadline - time.monotonic())
+    left = _run(todo, store, device, log, experiments, deadline)
+    if left:
+        log.print(
+            f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
+            soft_wrap=True,
+        )
+    if experiment is not None or missing or left:
         told = f"Finished cells: {store.path}. rankscope export writes them as tables."
         log.print(told, soft_wrap=True, markup=False)
         return
     made = sections(
-        selection if only else _remembered(store), store
+        selection if only else remembered(store), store
     )  # the page has papers of earlier runs, too
     shown = [section for paper in selection.papers for section in made if section.paper is paper]
     _show(shown, as_json)
@@ -113,9 +150,44 @@ def reproduce(
         raise typer.Exit(1)
 
 
+def _decide(
+    selection: Any, most: int, out: Path, device: str, memory: float | None, as_json: bool, strict: bool
+) -> None:
+    """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
+    from rankscope.lab.decide import decide
+    from rankscope.lab.sections import sections
+
+    store, log = Store(out), Console(stderr=True)
+    _remember(store, selection)
+    if memory is not None:
+        limit_memory(device, memory)
+    (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
+    made: list[Section] = []
+
+    def judged(seeds: int, looks: int) -> Judgement | None:
+        nonlocal made
+        chosen = replace(selection, seeds=seeds, looks=looks)
+        experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
+        todo = schedule(experiments, store, device, memory)
+        log.print(_cost(todo, chosen.scale, device), soft_wrap=True)
+        _run(todo, store, device, log, experiments)
+        made = sections(chosen, store)
+        return next((one for section in made for one in section.judgements), None)
+
+    for seeds, found in decide(judged, len(experiment.grid.seeds), most):
+        log.print(
+            f"{seeds} seeds: {found.how if found else experiment.not_run}", soft_wrap=True, markup=False
+        )
+    _show(made, as_json)
+    if made:
+        log.print(f"Page: {_write(out, made, log, selection.only)}", soft_wrap=True)
+    if strict and any(one.verdict is Verdict.FAILS for section in made for one in section.judgements):
+        raise typer.Exit(1)
+
+
 @app.command()
 def claims(as_json: AsJson = False) -> None:
-    """List every claim: its source, what the paper says, which experiment decides it."""
+    """List every claim: its source, its statement, whose it is, and which experiment decides it."""
     known = [claim for paper in PAPERS.values() for claim in paper.claims]
     if as_json:
         emit(json.dumps([_claim(claim) for claim in known], ensure_ascii=False, indent=2))
@@ -124,11 +196,13 @@ def claims(as_json: AsJson = False) -> None:
     wide = console.width >= WIDE
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("claim", no_wrap=True)
-    table.add_column("what the paper says", overflow="fold")
-    for name in ("source", "experiment") * wide:
+    table.add_column("statement", overflow="fold")
+    for name in ("whose", "source", "experiment") * wide:
         table.add_column(name)
     for claim in known:
-        table.add_row(claim.id, escape(claim.statement), *(claim.source, claim.experiment) * wide)
+        table.add_row(
+            claim.id, escape(claim.statement), *(str(claim.origin), claim.source, claim.experiment) * wide
+        )
     console.print(table)
 
 
@@ -148,7 +222,7 @@ def export(
 
     store = Store(out, reading=True)
     target = to or out / "export"
-    selection = _remembered(store)
+    selection = remembered(store)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     for name, rows in export_tables(target, experiments, store, add=to is not None, csv=csv).items():
         emit(f"{target / name}.parquet{', .csv' * csv}: {rows} rows")
@@ -177,17 +251,18 @@ def report(
 
     kept = _kept(results)
     store = Store(out, reading=True)
-    made = sections(_remembered(store), store)
+    made = sections(remembered(store), store)
     if beside is not None:
         other = Store(beside, reading=True)
-        made = with_agreement(made, sections(_remembered(other), other))
+        made = with_agreement(made, sections(remembered(other), other))
     if all(section.provenance.empty for section in made):
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
         )
-    _show(made, as_json)
+    page = with_results(made, kept)
+    _show(page if as_json else made, as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {_write(to or out, with_results(made, kept), log)}", soft_wrap=True, markup=False)
+    log.print(f"Page: {_write(to or out, page, log)}", soft_wrap=True, markup=False)
 
 
 def _axes(where: list[str]) -> dict[str, list[str]]:
@@ -213,8 +288,15 @@ def tables_folder(given: Path) -> Path:
     return given
 
 
-def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: Sequence[Experiment]) -> None:
-    """Run the plan behind a progress bar that counts expected seconds; in a log it is a line a twentieth."""
+def _run(
+    todo: Schedule,
+    store: Store,
+    device: str,
+    log: Console,
+    experiments: Sequence[Experiment],
+    deadline: float | None = None,
+) -> int:
+    """Run the plan behind a progress bar that counts expected seconds, and how many groups are left; a log has 20 lines."""
     total = sum(group.seconds for group in todo.groups)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn(),
@@ -231,7 +313,7 @@ def _run(todo: Schedule, store: Store, device: str, log: Console, experiments: S
                 log.print(f"training: {told}% after {_duration(task.elapsed or 0.0)}")
 
         try:
-            run(todo, store, device, advance=advance)
+            return run(todo, store, device, advance=advance, deadline=deadline)
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished(*experiments))
@@ -286,7 +368,8 @@ def _remember(store: Store, selection: Selection) -> None:
     store.revise("selection", changed)
 
 
-def _remembered(store: Store) -> Selection:
+def remembered(store: Store) -> Selection:
+    """What a run folder's page is of."""
     kept = store.note("selection")
     if kept is None:
         raise InputError(
@@ -301,8 +384,11 @@ def _remembered(store: Store) -> Selection:
 def _show(made: "Sequence[Section]", as_json: bool) -> None:
     judgements = [judgement for section in made for judgement in section.judgements]
     if as_json:
-        found = [_judgement(judgement) for judgement in judgements]
-        found += [_unfinished(one) for section in made for one in section.unfinished]
+        found = [
+            {"scale": section.scale, **one}
+            for section in made
+            for one in (*map(_judgement, section.judgements), *map(_unfinished, section.unfinished))
+        ]
         emit(json.dumps(found, ensure_ascii=False, indent=2))
         return
     console = Console()
@@ -310,6 +396,9 @@ def _show(made: "Sequence[Section]", as_json: bool) -> None:
         console.print(_verdicts(paper, of_paper, wide=console.width >= WIDE))
     counts = {verdict: sum(judgement.verdict is verdict for judgement in judgements) for verdict in Verdict}
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    console.print(
+        f"Of the decided at most {wrong_by_chance(judgements):.2g} are expected to be wrong by chance."
+    )
     waiting = [one.claim.name for section in made for one in section.unfinished]
     if waiting:
         console.print(f"Without a verdict until cells that they need have been run: {', '.join(waiting)}.")
@@ -325,21 +414,21 @@ def _verdicts(paper: str, judgements: Iterable[Judgement], *, wide: bool) -> Tab
     table.add_column("claim", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("measured \\[95%]", overflow="fold", min_width=23)
-    table.add_column("asked", overflow="fold")
+    table.add_column("threshold", overflow="fold")
     if wide:
         table.add_column("paper")
     for judgement in judgements:
         row = [
             judgement.claim.name,
             f"[{COLOURS[judgement.verdict]}]{judgement.verdict}[/]",
-            _measured(judgement.decisive),
+            measured(judgement.decisive),
             escape(str(judgement.decisive.bound)),
         ]
         table.add_row(*row, *([escape(judgement.claim.paper_value)] if wide else []))
     return table
 
 
-def _measured(check: Check) -> str:
+def measured(check: Check) -> str:
     """The mean and its interval, where the seeds suffice for either."""
     low, high = check.interval
     if not math.isfinite(check.mean):
@@ -348,8 +437,8 @@ def _measured(check: Check) -> str:
 
 
 def _claim(claim: Claim) -> dict[str, str]:
-    names = ("id", "source", "statement", "paper_value", "experiment", "figure")
-    return {name: getattr(claim, name) for name in names}
+    names = ("id", "source", "statement", "origin", "paper_value", "experiment", "figure")
+    return {name: str(getattr(claim, name)) for name in names}
 
 
 def _judgement(judgement: Judgement) -> dict[str, Any]:
@@ -359,6 +448,7 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict.value,
         "how": judgement.how,
         "seeds": judgement.seeds,
+        "seeds_to_decide": number(judgement.seeds_to_decide),
         "measured": number(check.mean),
         "interval": [number(end) for end in check.interval],
         "checks": [_check(check) for check in judgement.checks],
@@ -382,4 +472,6 @@ def _check(check: Check) -> dict[str, Any]:
         "mean": number(check.mean),
         "interval": [number(end) for end in check.interval],
         "bound": str(check.bound),
+        "threshold": str(check.threshold),
+        "margin": number(check.margin),
     }

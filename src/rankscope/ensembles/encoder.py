@@ -44,11 +44,24 @@ PARTS = ("q", "k", "v")
 
 
 class Positions(Enum):
-    """What a token knows of its place: nothing, a learned vector added to it, or one appended to it."""
+    """What a token knows of its place: nothing, a learned vector added to it, or one appended to it.
+
+    ADDITIVE, CONCATENATED    start Gaussian with variance 1/dim, as long as a point; heads = budget·dim/rank
+    AUTHORS_ADDITIVE          starts Gaussian with mean −1 and variance 1: about eleven times as long as a point at dim 64
+    AUTHORS_CONCATENATED      starts uniform on (−1, 1); each block is as wide as the longer token, so that
+                              heads = budget·2dim/rank
+    """
 
     NONE = "none"
     ADDITIVE = "additive"
     CONCATENATED = "concatenated"
+    AUTHORS_ADDITIVE = "authors' additive"
+    AUTHORS_CONCATENATED = "authors' concatenated"
+
+    @property
+    def appended(self) -> bool:
+        """Whether the place is appended to the point."""
+        return self in (Positions.CONCATENATED, Positions.AUTHORS_CONCATENATED)
 
 
 class Encoder(Config):
@@ -63,18 +76,30 @@ class Encoder(Config):
 
     @model_validator(mode="after")
     def _blocks_are_whole(self) -> "Encoder":
-        heads_of_budget(self.dim, self.rank, self.budget)
+        heads_of_budget(self.block, self.rank, self.budget)
         return self
 
     @property
     def heads(self) -> int:
         """All heads of a layer."""
-        return heads_of_budget(self.dim, self.rank, self.budget)
+        return heads_of_budget(self.block, self.rank, self.budget)
 
     @property
     def width(self) -> int:
         """Of a token inside the encoder: positions that are appended are as wide as the point itself."""
-        return 2 * self.dim if self.positions is Positions.CONCATENATED else self.dim
+        return 2 * self.dim if self.positions.appended else self.dim
+
+    @property
+    def block(self) -> int:
+        """Rank × heads of one of the `budget` blocks of attention."""
+        return self.width if self.positions is Positions.AUTHORS_CONCATENATED else self.dim
+
+    @property
+    def parameters(self) -> int:
+        """All weights and biases but positions, and the norms' scalars."""
+        inner, width, hidden = self.budget * self.block, self.width, self.hidden
+        attention = 4 * inner * width + 3 * inner + width
+        return self.layers * (attention + 2 * width * hidden + hidden + width + 2)
 
 
 def init(
@@ -220,12 +245,12 @@ def _rank_groups(models: Sequence[Encoder]) -> Iterator[tuple[int, slice]]:
 
 def _one(model: Encoder, seed: int, tokens: int, dtype: torch.dtype) -> Weights:
     """A linear map's weight is uniform in ±bound; the bounds are those of nn.MultiheadAttention and nn.Linear."""
-    layers, width, inner, hidden = model.layers, model.width, model.budget * model.dim, model.hidden
+    layers, width, inner, hidden = model.layers, model.width, model.budget * model.block, model.hidden
     uniform = {
         "w_q": ((inner, width), math.sqrt(1.5 / width)),
         "w_k": ((inner, width), math.sqrt(1.5 / width)),
         "w_v": ((inner, width), math.sqrt(1.5 / width)),
-        "w_o": ((width, inner), 1 / math.sqrt(inner / model.budget)),
+        "w_o": ((width, inner), 1 / math.sqrt(model.block)),
         "w_in": ((hidden, width), 1 / math.sqrt(width)),
         "b_in": ((hidden,), 1 / math.sqrt(width)),
         "w_out": ((width, hidden), 1 / math.sqrt(hidden)),
@@ -240,9 +265,17 @@ def _one(model: Encoder, seed: int, tokens: int, dtype: torch.dtype) -> Weights:
     for name in ("attention_norm", "mlp_norm"):
         weights[name] = torch.ones(layers, dtype=dtype)
     if model.positions is not Positions.NONE:
-        drawn = torch.randn(tokens, model.dim, generator=stream(seed, "encoder", "positions"), dtype=dtype)
-        weights["positions"] = drawn / math.sqrt(model.dim)
+        weights["positions"] = _places(model, seed, tokens, dtype)
     return weights
+
+
+def _places(model: Encoder, seed: int, tokens: int, dtype: torch.dtype) -> Float[Tensor, "token dim"]:
+    """What the positions start as."""
+    shape, generator = (tokens, model.dim), stream(seed, "encoder", "positions")
+    if model.positions is Positions.AUTHORS_CONCATENATED:
+        return 2 * torch.rand(shape, generator=generator, dtype=dtype) - 1
+    drawn = torch.randn(shape, generator=generator, dtype=dtype)
+    return drawn - 1 if model.positions is Positions.AUTHORS_ADDITIVE else drawn / math.sqrt(model.dim)
 
 
 def _packed(weights: Weights, ones: int) -> Float[Tensor, "member layer 3*inner width+ones"]:
@@ -284,7 +317,7 @@ def _with_positions(
         return points
     places = leaves["positions"].unsqueeze(1).expand(-1, points.shape[2] // tokens, -1, -1)
     places = arrange(models, places, program)
-    return points + places if kind is Positions.ADDITIVE else torch.cat([points, places], dim=1)
+    return torch.cat([points, places], dim=1) if kind.appended else points + places
 
 
 def _ones(x: Tensor, program: Program) -> Tensor:

@@ -1,8 +1,10 @@
 """A figure as data: panels of curves, bars or maps. The report draws them; nothing here draws."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,11 @@ import pandas as pd
 from rankscope.measure.interval import mean_interval
 
 MOST_TICKS = 8
+MOST_COLUMNS = 3
+FEW_DECADES = 2.6
+SQUARE = 4
+MARGIN = 0.05
+"""Of a shared range, beyond the outermost points."""
 
 
 class Mark(StrEnum):
@@ -27,9 +34,27 @@ class Colours(StrEnum):
     SEQUENTIAL = "sequential"
 
 
+class Drawn(NamedTuple):
+    """What is drawn of a series: its points, and for each the ends of an interval, NaN where there is none."""
+
+    y: list[float]
+    low: list[float]
+    high: list[float]
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether some point has one: with a single seed none has, and beside a cell that was lost the others do."""
+        return bool(np.isfinite(self.low).any())
+
+
 @dataclass(frozen=True)
 class Series:
-    """One curve: y over x, with an interval where there are several seeds. `paper` marks published values."""
+    """One curve: y over x. `paper` marks published values, and `like` names the curve whose colour it takes.
+
+    `labels` name its points.
+    `seeds` has the values of every place, from which the interval is computed on the axis that shows it; `low` and `high`
+    are the ends of another band, such as quartiles.
+    """
 
     name: str
     x: Sequence[float] | Sequence[str]
@@ -38,11 +63,17 @@ class Series:
     high: Sequence[float] | None = None
     mark: Mark = Mark.LINE
     paper: bool = False
+    seeds: Sequence[Sequence[float]] = ()
+    like: str | None = None
+    labels: Sequence[str] = ()
 
-    @property
-    def has_interval(self) -> bool:
-        """Whether some point has one: with a single seed none has, and beside a cell that was lost the others do."""
-        return self.low is not None and self.high is not None and bool(np.isfinite(self.low).any())
+    def drawn(self, *, log: bool) -> Drawn:
+        """Means with 95% intervals; on a logarithmic axis those of the logarithm, which never reach below zero."""
+        if not self.seeds:
+            nothing = [math.nan] * len(self.y)
+            return Drawn([float(y) for y in self.y], list(self.low or nothing), list(self.high or nothing))
+        found = [_log_mean(values) if log else _mean(values) for values in self.seeds]
+        return Drawn(*(list(column) for column in zip(*found, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -77,7 +108,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes; `ordered` colours the curves from pale to dark, in the order of what tells them apart."""
 
     title: str
     x_label: str
@@ -86,17 +117,53 @@ class Panel:
     heat_map: HeatMap | None = None
     log_x: bool = False
     log_y: bool = False
+    ordered: bool = False
 
     @property
     def x_ticks(self) -> list[float]:
-        """The values of a short logarithmic sweep, which are its natural ticks; empty where there are none."""
-        values = sorted({float(x) for series in self.series for x in series.x if not isinstance(x, str)})
-        return values if self.log_x and len(values) <= MOST_TICKS else []
+        """The values of a short sweep, which are its natural ticks, or powers of two; empty where neither fits.
+
+        An upright line of theory's is no part of a sweep.
+        """
+        sweeps = [series for series in self.series if not (series.paper and len(set(series.x)) == 1)]
+        values = sorted({float(x) for series in sweeps for x in series.x if not isinstance(x, str)})
+        whole = [value for value in values if value == int(value)]
+        if self.log_x:
+            if len(values) <= MOST_TICKS:
+                return values
+            doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
+            if len(doubled) >= MOST_TICKS // 2:
+                return doubled[:: -(-len(doubled) // MOST_TICKS)]
+            return log_ticks(values)
+        return values if whole == values and 1 < len(values) <= MOST_TICKS else []
+
+    def y_ticks(self, y_range: tuple[float, float] | None) -> list[float]:
+        """The ticks of a logarithmic y, for a shared range or the panel's own; empty where y is linear."""
+        drawn = [one.drawn(log=True) for one in self.series] if self.log_y else []
+        return log_ticks(y_range if y_range and drawn else [y for one in drawn for part in one for y in part])
+
+    @property
+    def counts(self) -> bool:
+        """Whether y counts something: every value is a whole number, and between two there is no tick."""
+        return bool(self.series) and all(
+            math.isnan(y) or float(y).is_integer() for series in self.series for y in series.y
+        )
+
+    @property
+    def alt(self) -> str:
+        """The panel in words, for whoever cannot see it."""
+        axes = f"{self.y_label} against {self.x_label}".strip()
+        if self.heat_map:
+            return f"{self.title}: a map of {len(self.heat_map.y)} by {len(self.heat_map.x)} cells, {axes}."
+        return f"{self.title}: {axes}; {', '.join(series.name for series in self.series)}."
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side with what the paper says and what was measured; `columns` breaks them into rows."""
+    """Panels side by side with what the paper says and what was measured; `columns` breaks them into rows.
+
+    `shared_y` gives panels that are compared one range of y.
+    """
 
     id: str
     title: str
@@ -105,30 +172,76 @@ class Figure:
     panels: Sequence[Panel]
     experiments: tuple[str, ...] = field(default=())
     columns: int | None = None
+    shared_y: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of panels."""
-        columns = min(self.columns or len(self.panels), len(self.panels))
-        return -(-len(self.panels) // columns), columns
+        """Rows and columns of panels: at most three beside each other, four as two rows of two."""
+        count = len(self.panels)
+        columns = min(self.columns or (2 if count == SQUARE else MOST_COLUMNS), count)
+        return -(-count // columns), columns
+
+    @property
+    def y_range(self) -> tuple[float, float] | None:
+        """The range of y that panels share, with a margin; None where every panel has its own."""
+        shown = [series.drawn(log=panel.log_y) for panel in self.panels for series in panel.series]
+        log = any(panel.log_y for panel in self.panels)
+        ends = [
+            y
+            for one in shown
+            for y in (*one.y, *one.low, *one.high)
+            if math.isfinite(y) and (y > 0 or not log)
+        ]
+        if not self.shared_y or not ends:
+            return None
+        low, high = min(ends), max(ends)
+        if log:
+            return low / (high / low) ** MARGIN, high * (high / low) ** MARGIN
+        return low - MARGIN * (high - low), high + MARGIN * (high - low)
+
+
+def log_ticks(values: Sequence[float]) -> list[float]:
+    """Ticks of a logarithmic axis: the denser, the fewer decades the values span; empty where there are none.
+
+    >>> log_ticks([0.5, 0.7]), log_ticks([0.02, 0.9]), log_ticks([1e-9, 1.0])[:3]
+    ([0.5, 0.6, 0.7, 0.8], [0.02, 0.05, 0.1, 0.2, 0.5, 1.0], [1e-09, 1e-07, 1e-05])
+    """
+    ends = [value for value in values if math.isfinite(value) and value > 0]
+    if not ends:
+        return []
+    low, high = min(ends), max(ends)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    decades = math.log10(high / low)
+    if decades > FEW_DECADES:
+        return [float(f"1e{power}") for power in range(first, last + 1, max(1, round((last - first) / 5)))]
+    digits = (1, 2, 5) if decades > 1 else (1, 2, 3, 5, 7) if decades > 0.5 else range(1, 10)
+    ticks = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits]
+    return [tick for tick in ticks if low / 1.2 <= tick <= high * 1.2]
 
 
 def band(
     name: str, x: Sequence[float] | Sequence[str], seeds: Sequence[Sequence[float]], mark: Mark = Mark.LINE
 ) -> Series:
     """The mean over seeds at every place of x, with its 95% interval; `seeds` has the values of each place."""
-    intervals = [
-        mean_interval([float(value) for value in values]) if len(values) > 1 else (np.nan, np.nan)
-        for values in seeds
-    ]
-    return Series(
-        name,
-        x,
-        [float(np.mean(values)) for values in seeds],
-        [low for low, _ in intervals],
-        [high for _, high in intervals],
-        mark,
-    )
+    return Series(name, x, [float(np.mean(values)) for values in seeds], mark=mark, seeds=seeds)
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and interval; a single value has none."""
+    ends = mean_interval([float(value) for value in values]) if len(values) > 1 else (math.nan, math.nan)
+    return float(np.mean(values)), *ends
+
+
+def _log_mean(values: Sequence[float]) -> tuple[float, float, float]:
+    """Geometric mean with the interval of the logarithm; values that have no logarithm have a mean alone, if any.
+
+    >>> [round(end, 3) for end in _log_mean([1.0, 4.0, 2.0])], _log_mean([0.0, 2.0])[0]
+    ([2.0, 0.357, 11.19], 1.0)
+    """
+    if min(values) <= 0:
+        return float(np.mean(values)), math.nan, math.nan
+    centre, low, high = np.exp(_mean([math.log(value) for value in values]))
+    return float(centre), float(low), float(high)
 
 
 def curve(

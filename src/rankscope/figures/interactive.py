@@ -1,180 +1,200 @@
-"""Figures as interactive plotly charts for the page."""
+"""Figures as plotly charts for the page: every panel is a chart of its own, as plain data that the page's script draws."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from rankscope.figures import palette
-from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series
 
-HEIGHT = 440
+HEIGHT = 300
+SMALL = 240
 ROW_HEIGHT = 26
-GRID_HEIGHT = 330
+LEGEND_ROW = 19
+BELOW = 48
+"""Pixels under the axis: its labels and its title."""
+
+MANY_POINTS = 12
+"""From so many points on an interval is a band, not a hedge of bars."""
+
+Chart = dict[str, Any]
 
 
-def chart_html(figure: Figure) -> str:
-    """The figure as a div with its script; the plotly library itself stands once at the top of the page."""
-    rows, columns = figure.shape
-    gap = 0.2 / (rows - 1) if rows > 1 else 0.0
-    chart = make_subplots(rows=rows, cols=columns, horizontal_spacing=0.09, vertical_spacing=gap)
-    for place, panel in enumerate(figure.panels):
-        axis = "" if place == 0 else str(place + 1)
-        low, high = chart.layout[f"xaxis{axis}"].domain
-        top = chart.layout[f"yaxis{axis}"].domain[1]
-        for trace in _traces(panel):
-            chart.add_trace(trace, row=place // columns + 1, col=place % columns + 1)
-            if trace.type != "heatmap":
-                chart.data[-1].legend = "legend" if panel.heat_map else f"legend{axis}"
-            elif panel.heat_map and panel.heat_map.scale:
-                bar = {"x": high, "xanchor": "left", "thickness": 10, "tickfont": {"size": 10}}
-                chart.data[-1].update(showscale=True, colorbar=bar)
-        chart.update_layout({f"xaxis{axis}": _axis(panel.x_label, panel.log_x, _categories(panel))})
-        if panel.x_ticks:
-            ticks = {"tickvals": panel.x_ticks, "ticktext": [f"{x:g}" for x in panel.x_ticks]}
-            chart.update_layout({f"xaxis{axis}": ticks})
-        chart.update_layout({f"yaxis{axis}": _axis(panel.y_label, panel.log_y, None)})
-        if panel.heat_map:
-            chart.update_layout({
-                f"xaxis{axis}": _cells(panel.heat_map.x, panel.heat_map.label_every),
-                f"yaxis{axis}": _cells(panel.heat_map.y, panel.heat_map.label_every, falling=True),
-            })  # fmt: skip
-        legend = {"x": low, "y": -0.22 / rows, "yanchor": "top", "font": {"size": 12}}
-        chart.update_layout({f"legend{axis}": legend | ({"orientation": "h"} if panel.heat_map else {})})
-        chart.add_annotation(
-            text=f"<b>{escape(panel.title)}</b>", x=(low + high) / 2, y=top + 0.04 / rows, xref="paper", yref="paper",
-            showarrow=False, xanchor="center", yanchor="bottom",
-        )  # fmt: skip
-    _once(chart)
-    maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
-    height = max([HEIGHT] + [160 + ROW_HEIGHT * len(heat_map.y) for heat_map in maps])
-    chart.update_layout(
-        height=height if rows == 1 else 120 + GRID_HEIGHT * rows, margin={"l": 60, "r": 20, "t": 60, "b": 60},
-        template="plotly_white", font={"size": 13}, hovermode="closest", barmode="group",
-    )  # fmt: skip
-    html: str = chart.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id=f"chart-{figure.id}",
-        config={"responsive": True, "displayModeBar": False},
+def charts_html(figure: Figure) -> str:
+    """The figure as a grid of panels; each has its data beside it, which is drawn when it is scrolled to."""
+    panels = "".join(panel_html(panel, figure.y_range) for panel in figure.panels)
+    return f'<div class="panels" style="--columns:{figure.shape[1]}">{panels}</div>'
+
+
+def panel_html(panel: Panel, y_range: tuple[float, float] | None = None, height: int = HEIGHT) -> str:
+    """One panel with its title."""
+    drawn = chart(panel, y_range, height)
+    return (
+        f'<figure class="panel"><figcaption>{escape(panel.title)}</figcaption>'
+        f'<div class="chart" role="img" aria-label="{escape(panel.alt)}" style="min-height:{drawn["layout"]["height"]}px">'
+        f'</div><script type="application/json">{_data(drawn)}</script></figure>'
     )
-    return html
 
 
-def _traces(panel: Panel) -> Iterator[Any]:
+def _data(value: Chart) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: a place without a value is null. Seven digits are more than a screen shows."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    return value
+
+
+def chart(panel: Panel, y_range: tuple[float, float] | None = None, height: int = HEIGHT) -> Chart:
+    """Traces and layout of one panel; a map is as high as its rows need, and the legend has a line per curve."""
+    named = len(_over(panel.heat_map)) if panel.heat_map else len(panel.series)
+    below = LEGEND_ROW * named if panel.heat_map or named > 1 else 0
     if panel.heat_map:
-        yield _heat_map(panel, panel.heat_map)
-        yield from _over(panel.heat_map)
-    for series, colour, dash in palette.styled(panel.series):
-        yield from _curve(series, colour, dash)
+        height = max(height, 60 + ROW_HEIGHT * len(panel.heat_map.y))
+    layout: Chart = {
+        "height": height + below,
+        "margin": {"l": 55, "r": 12, "t": 8, "b": BELOW + below},
+        "font": {"size": 12},
+        "hovermode": "closest",
+        "barmode": "group",
+        "legend": {"x": 0, "y": 0, "yref": "container", "yanchor": "bottom", "font": {"size": 12}},
+        "showlegend": below > 0,
+    }
+    if panel.heat_map:
+        return {
+            "data": [_heat_map(panel, panel.heat_map), *_over(panel.heat_map)],
+            "layout": layout
+            | {
+                "xaxis": _cells(panel.x_label, panel.heat_map.x, panel.heat_map.label_every),
+                "yaxis": _cells(panel.y_label, panel.heat_map.y, panel.heat_map.label_every, falling=True),
+            },
+        }
+    traces = [
+        trace
+        for series, colour, dash in palette.styled(panel)
+        for trace in _curve(series, series.drawn(log=panel.log_y), colour, dash)
+    ]
+    x_axis = _axis(panel.x_label, panel.log_x, _categories(panel))
+    if panel.x_ticks:
+        x_axis |= {
+            "tickvals": panel.x_ticks,
+            "ticktext": [_tick(x) if panel.log_x else f"{x:,g}" for x in panel.x_ticks],
+        }
+    y_axis = _axis(panel.y_label, panel.log_y, None)
+    if ticks := panel.y_ticks(y_range):
+        y_axis |= {"tickvals": ticks, "ticktext": [_tick(tick) for tick in ticks]}
+    if panel.counts and not panel.log_y:
+        y_axis |= {"tickformat": ",d"}
+    if y_range:
+        y_axis |= {"range": [math.log10(end) for end in y_range] if panel.log_y else list(y_range)}
+    elif not panel.log_y and traces and all(y >= 0 for s in panel.series for y in s.y if math.isfinite(y)):
+        y_axis |= {"rangemode": "nonnegative"}  # an interval may reach under 0; what it is of cannot
+    return {"data": traces, "layout": layout | {"xaxis": x_axis, "yaxis": y_axis}}
 
 
-def _curve(series: Series, colour: str, dash: palette.Dash) -> Iterator[Any]:
-    name = escape(series.name)
-    errors = _errors(series)
+def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Iterator[Chart]:
+    name, errors = escape(series.name), _errors(drawn)
     if series.mark is Mark.BAR:
-        yield go.Bar(x=list(series.x), y=list(series.y), name=name, marker_color=colour, error_y=errors)
+        yield {"type": "bar", "x": list(series.x), "y": drawn.y, "name": name, "marker": {"color": colour},
+               "error_y": errors}  # fmt: skip
         return
-    everywhere = errors is not None and all(map(math.isfinite, series.low or ()))
-    if series.mark is Mark.LINE and everywhere and len(series.x) > 12:  # a band, not a hedge of bars
-        yield go.Scatter(
-            x=[*series.x, *reversed(list(series.x))], y=[*(series.high or ()), *reversed(list(series.low or ()))],
-            fill="toself", fillcolor=palette.fade(colour, 0.2), line={"width": 0}, hoverinfo="skip", showlegend=False,
-        )  # fmt: skip
+    if series.mark is Mark.LINE and len(series.x) > MANY_POINTS and all(map(math.isfinite, drawn.low)):
+        yield {
+            "type": "scatter", "x": [*series.x, *reversed(list(series.x))], "y": [*drawn.high, *reversed(drawn.low)],
+            "fill": "toself", "fillcolor": palette.fade(colour, 0.2), "line": {"width": 0}, "mode": "lines",
+            "hoverinfo": "skip", "showlegend": False,
+        }  # fmt: skip
         errors = None
-    mode = (
-        "markers"
-        if series.mark is Mark.POINTS
-        else "lines"
-        if len(series.x) > 40 or series.paper
-        else "lines+markers"
-    )
+    lines = "lines" if len(series.x) > 40 or series.paper else "lines+markers"
     hollow = series.paper and series.mark is Mark.POINTS  # what is measured may lie at the same place
-    yield go.Scatter(
-        x=[*series.x] or [math.nan], y=[*series.y] or [math.nan],  # plotly's legend leaves out what has no point at all
-        name=name, mode=mode, error_y=errors,
-        marker={"color": colour, "size": 12 if hollow else 8, "symbol": "circle-open" if hollow else "circle"},
-        line={"color": colour, "dash": dash.plotly},
-    )  # fmt: skip
-
-
-def _errors(series: Series) -> dict[str, Any] | None:
-    if not series.has_interval:
-        return None
-    return {
-        "type": "data", "symmetric": False,
-        "array": [high - y for high, y in zip(series.high or (), series.y, strict=True)],
-        "arrayminus": [y - low for low, y in zip(series.low or (), series.y, strict=True)],
+    yield {
+        "type": "scatter",
+        "x": [*series.x] or [math.nan], "y": drawn.y or [math.nan],  # plotly's legend leaves out what has no point at all
+        "name": name, "mode": "markers" if series.mark is Mark.POINTS else lines, "error_y": errors,
+        "marker": {"color": colour, "size": 11 if hollow else 7, "symbol": "circle-open" if hollow else "circle"},
+        "line": {"color": colour, "dash": dash.plotly}, "text": [escape(label) for label in series.labels] or None,
     }  # fmt: skip
 
 
-def _heat_map(panel: Panel, heat_map: HeatMap) -> Any:
-    hover = [
-        [
-            _lines(_named(panel.y_label, row), _named(panel.x_label, column), *text.splitlines())
-            for column, text in zip(heat_map.x, texts, strict=True)
-        ]
-        for row, texts in zip(heat_map.y, heat_map.text, strict=True)
-    ]
-    return go.Heatmap(
-        x=list(range(len(heat_map.x))), y=list(range(len(heat_map.y))),
-        z=[list(row) for row in heat_map.values], zmin=heat_map.levels[0], zmax=heat_map.levels[1],
-        hovertext=hover, text=[[escape(mark) for mark in row] for row in heat_map.marks],
-        texttemplate="%{text}", hovertemplate="%{hovertext}<extra></extra>",
-        colorscale=[list(level) for level in palette.MAPS[heat_map.colours]], showscale=False, xgap=1, ygap=1,
-    )  # fmt: skip
+def _errors(drawn: Drawn) -> Chart | None:
+    if not drawn.has_interval:
+        return None
+    return {
+        "type": "data", "symmetric": False,
+        "array": [high - y for high, y in zip(drawn.high, drawn.y, strict=True)],
+        "arrayminus": [y - low for low, y in zip(drawn.low, drawn.y, strict=True)],
+    }  # fmt: skip
 
 
-def _named(label: str, value: str) -> str:
-    return f"{label}: {value}" if label else value
+def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
+    rows, columns = ([escape(label) for label in labels] for labels in (heat_map.y, heat_map.x))
+    hover = [["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text]
+    place = "<br>".join(f"{label + ': ' if label else ''}%{{{axis}}}" for label, axis in (
+        (escape(panel.y_label), "customdata[0]"), (escape(panel.x_label), "customdata[1]")))  # fmt: skip
+    marked = any(mark for marks in heat_map.marks for mark in marks)
+    low, high = heat_map.levels
+    return {
+        "type": "heatmap", "x": list(range(len(columns))), "y": list(range(len(rows))),
+        "z": [list(row) for row in heat_map.values], "zmin": low, "zmax": high,
+        "meta": {"rows": rows, "columns": columns}, "hovertext": hover,
+        "text": [[escape(mark) for mark in marks] for marks in heat_map.marks] if marked else None,
+        "texttemplate": "%{text}" if marked else None, "hovertemplate": f"{place}<br>%{{hovertext}}<extra></extra>",
+        "colorscale": [list(level) for level in palette.MAPS[heat_map.colours]], "xgap": 1, "ygap": 1,
+        "showscale": heat_map.scale, "colorbar": {"thickness": 10, "tickfont": {"size": 10}},
+    }  # fmt: skip
 
 
-def _lines(*texts: str) -> str:
-    return "<br>".join(escape(text) for text in texts)
-
-
-def _over(heat_map: HeatMap) -> Iterator[Any]:
+def _over(heat_map: HeatMap) -> list[Chart]:
     """What lies over a map: its lines, and the frame of one cell."""
-    for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
-        yield go.Scatter(
-            x=list(line.x), y=list(line.y), name=escape(line.name), mode="lines", hoverinfo="skip",
-            legendgroup=line.name, line={"color": palette.OVER, "dash": dash.plotly, "width": 2.5},
-        )  # fmt: skip
+    lines: list[Chart] = [
+        {"type": "scatter", "x": list(line.x), "y": list(line.y), "name": escape(line.name), "mode": "lines",
+         "hoverinfo": "skip", "line": {"color": palette.OVER, "dash": dash.plotly, "width": 2.5}}
+        for line, dash in zip(heat_map.lines, palette.DASHES, strict=False)
+    ]  # fmt: skip
     if heat_map.here:
-        yield go.Scatter(
-            x=[heat_map.here[0]], y=[heat_map.here[1]], name=palette.HERE, mode="markers", hoverinfo="skip",
-            legendgroup=palette.HERE,
-            marker={"symbol": "square-open", "size": 14, "color": palette.OVER, "line": {"width": 3}},
-        )  # fmt: skip
+        frame = {"symbol": "square-open", "size": 14, "color": palette.OVER, "line": {"width": 3}}
+        lines.append({"type": "scatter", "x": [heat_map.here[0]], "y": [heat_map.here[1]], "name": palette.HERE,
+                      "mode": "markers", "hoverinfo": "skip", "marker": frame})  # fmt: skip
+    return lines
 
 
-def _cells(labels: Sequence[str], every: int, *, falling: bool = False) -> dict[str, Any]:
+def _cells(title: str, labels: Sequence[str], every: int, *, falling: bool = False) -> Chart:
     """An axis of cells, with labels in their middles; `falling` puts the first on top."""
     places = list(range(0, len(labels), every))
     ends = [-0.5, len(labels) - 0.5]
     return {
-        "type": "linear", "range": ends[::-1] if falling else ends, "tickvals": places, "automargin": True,
-        "ticktext": [escape(labels[place]) for place in places], "showgrid": False, "zeroline": False,
+        "title": {"text": escape(title)}, "type": "linear", "range": ends[::-1] if falling else ends,
+        "tickvals": places, "ticktext": [escape(labels[place]) for place in places], "automargin": True,
+        "showgrid": False, "zeroline": False,
     }  # fmt: skip
 
 
-def _once(chart: Any) -> None:
-    """Name what lies over several maps once in the legend."""
-    seen = set()
-    for trace in chart.data:
-        if trace.type == "scatter" and trace.legendgroup:
-            trace.showlegend = trace.legendgroup not in seen
-            seen.add(trace.legendgroup)
+def _tick(value: float) -> str:
+    """A number as it is said, or a power of ten."""
+    power = math.floor(math.log10(value) + 1e-9)
+    return f"{value:,g}" if -4 <= power <= 4 else f"10<sup>{power}</sup>"
 
 
-def _axis(label: str, log: bool, categories: Sequence[str] | None) -> dict[str, Any]:
-    axis: dict[str, Any] = {"title": escape(label), "type": "log" if log else None, "exponentformat": "power"}
+def _axis(label: str, log: bool, categories: Sequence[str] | None) -> Chart:
+    axis: Chart = {
+        "title": {"text": escape(label)},
+        "exponentformat": "power",
+        "zeroline": False,
+        "automargin": True,
+    }
     if categories is not None:
-        axis |= {"type": "category", "categoryorder": "array", "categoryarray": list(categories)}
-    return axis
+        return axis | {"type": "category", "categoryorder": "array", "categoryarray": list(categories)}
+    return axis | ({"type": "log"} if log else {})
 
 
 def _categories(panel: Panel) -> list[str] | None:

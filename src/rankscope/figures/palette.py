@@ -1,14 +1,17 @@
 """Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from rankscope.figures.figure import Colours, Series
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+
+from rankscope.figures.figure import Colours, Panel, Series
 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000")
 PAPER = "#777777"
 OVER = "#000000"
-HERE = "the paper's setting"
+HERE = "our setting"
 MAPS = {
     Colours.DIVERGING: ((0.0, "#D55E00"), (0.5, "#F0E6C8"), (1.0, "#0072B2")),
     Colours.SEQUENTIAL: ((0.0, "#FBF8EF"), (0.5, "#8FBFD9"), (1.0, "#0072B2")),
@@ -24,21 +27,36 @@ class Dash(NamedTuple):
 
 SOLID = Dash("solid", "-")
 BROKEN = (Dash("dash", "--"), Dash("dot", ":"), Dash("dashdot", "-."))
-"""The paper's curves are all grey: dashes tell them apart."""
+"""The paper's curves that have no colour of their own: dashes tell them apart."""
 
 DASHES = (SOLID, *BROKEN)
 """Lines over a map, which are all of one colour."""
 
 
-def styled(series: Sequence[Series]) -> Iterator[tuple[Series, str, Dash]]:
-    """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash."""
-    ours = paper = 0
-    for one in series:
-        if one.paper:
-            yield one, PAPER, BROKEN[paper % len(BROKEN)]
+def styled(panel: Panel) -> Iterator[tuple[Series, str, Dash]]:
+    """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash, in a curve's colour or grey."""
+    ours = [series.name for series in panel.series if not (series.paper or series.like)]
+    shades = ramp(len(ours)) if panel.ordered else [SERIES[place % len(SERIES)] for place in range(len(ours))]
+    colours = dict(zip(ours, shades, strict=True))
+    grey = 0
+    for series in panel.series:
+        if series.like in colours:
+            yield series, colours[series.like], BROKEN[0] if series.paper else SOLID
+        elif not series.paper:
+            yield series, colours.get(series.name, PAPER), SOLID
         else:
-            yield one, SERIES[ours % len(SERIES)], SOLID
-        ours, paper = ours + (not one.paper), paper + one.paper
+            yield series, PAPER, BROKEN[grey % len(BROKEN)]
+            grey += 1
+
+
+def ramp(count: int) -> list[str]:
+    """So many colours from pale to dark (viridis, turned around, without its palest tenth).
+
+    >>> ramp(2)
+    ['#bddf26', '#440154']
+    """
+    places = [0.9 * (1 - place / max(1, count - 1)) for place in range(count)]
+    return [to_hex(colormaps["viridis"](place)) for place in places]
 
 
 def fade(colour: str, alpha: float) -> str:

@@ -1,5 +1,6 @@
 """Figures as PNG and PDF, for papers and slides."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,35 +8,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import MaxNLocator
 
 from rankscope.core.files import write_atomic
 from rankscope.figures import palette
-from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
 
 DPI = 130
-FEW_DECADES = 30
-"""A log axis over less than this factor is labelled by plain numbers between the powers of ten, too."""
 
 
 def save_static(figure: Figure, folder: Path) -> list[Path]:
     """Write the figure as PNG and PDF and return where they are."""
-    rows, columns = figure.shape
-    maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
-    height = max([3.8] + [1.6 + 0.28 * len(heat_map.y) for heat_map in maps])
-    size = (max(7.0, 5.2 * columns), height) if rows == 1 else (4.2 * columns, 3.6 * rows + 0.8)
-    canvas = Canvas(figsize=size, dpi=DPI, layout="constrained")
-    axes = canvas.subplots(rows, columns, squeeze=False).ravel()
-    for axis, panel in zip(axes, figure.panels, strict=False):
-        _draw(axis, panel)
-    for axis in axes[len(figure.panels) :]:
-        axis.set_axis_off()
-    over = {
-        label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    if maps and over:
-        canvas.legend(over.values(), over.keys(), loc="outside lower center", ncols=len(over), fontsize=9)
-    canvas.suptitle(figure.title)
+    canvas = draw(figure)
     png, pdf = (folder / f"{figure.id}.{ending}" for ending in ("png", "pdf"))
     pixels: Any = FigureCanvasAgg(canvas)
     with write_atomic(png) as draft:
@@ -47,43 +31,79 @@ def save_static(figure: Figure, folder: Path) -> list[Path]:
     return [png, pdf]
 
 
-def _draw(axis: Any, panel: Panel) -> None:
+def draw(figure: Figure) -> Canvas:
+    """The figure on a canvas of its own, panels in rows."""
+    rows, columns = figure.shape
+    maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
+    tallest = max([3.8] + [1.6 + 0.28 * len(heat_map.y) for heat_map in maps])
+    size = (
+        max(7.0, (5.2 if columns < MOST_COLUMNS else 4.4) * columns),
+        (tallest if rows == 1 else 3.6 * rows) + 0.3,
+    )
+    canvas = Canvas(figsize=size, dpi=DPI, layout="constrained")
+    axes = canvas.subplots(rows, columns, squeeze=False).ravel()
+    for axis, panel in zip(axes, figure.panels, strict=False):
+        _draw(axis, panel, figure.y_range)
+    for axis in axes[len(figure.panels) :]:
+        axis.set_axis_off()
+    over = {
+        label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if maps and over:
+        canvas.legend(over.values(), over.keys(), loc="outside lower center", ncols=len(over), fontsize=9)
+    canvas.suptitle(figure.title)
+    return canvas
+
+
+def _draw(axis: Any, panel: Panel, y_range: tuple[float, float] | None) -> None:
     axis.set_title(panel.title, fontsize=10)
     axis.set_xlabel(panel.x_label)
     axis.set_ylabel(panel.y_label)
     if panel.heat_map:
         _draw_map(axis, panel.heat_map)
         return
-    for series, colour, dash in palette.styled(panel.series):
-        _draw_series(axis, series, colour, dash)
+    for series, colour, dash in palette.styled(panel):
+        _draw_series(axis, series, series.drawn(log=panel.log_y), colour, dash)
     if panel.log_x:
         axis.set_xscale("log")
     if panel.x_ticks:
-        axis.set_xticks(panel.x_ticks, [f"{x:g}" for x in panel.x_ticks])
+        axis.set_xticks(panel.x_ticks, [_tick(x) if panel.log_x else f"{x:,g}" for x in panel.x_ticks])
         axis.minorticks_off()
     if panel.log_y:
         axis.set_yscale("log")
-        low, high = axis.get_ylim()
-        if low > 0 and high / low < FEW_DECADES:
-            axis.yaxis.set_minor_formatter(FuncFormatter(_plain))
-            axis.yaxis.set_major_formatter(FuncFormatter(_plain))
+    if y_range:
+        axis.set_ylim(*y_range)
+    low, high = axis.get_ylim()
+    if ticks := panel.y_ticks(y_range):
+        axis.set_yticks(ticks, [_tick(tick) for tick in ticks])
+        axis.minorticks_off()
+        axis.set_ylim(low, high)
+    if panel.counts and not panel.log_y:
+        axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if (
+        low < 0
+        and not panel.log_y
+        and all(y >= 0 for series in panel.series for y in series.y if not math.isnan(y))
+    ):
+        axis.set_ylim(bottom=0)  # an interval may reach under 0; what it is of cannot
     axis.grid(alpha=0.25)
-    axis.legend(fontsize=8)
+    if len(panel.series) > 1:
+        axis.legend(fontsize=8)
 
 
-def _plain(value: float, _: int | None) -> str:
-    """Every digit but 7 and 9, whose labels would touch their neighbours'."""
-    leading = f"{value:e}"[0]
-    return "" if leading in "79" else f"{value:g}"
+def _tick(value: float) -> str:
+    """A number as it is said, or a power of ten."""
+    power = math.floor(math.log10(value) + 1e-9)
+    return f"{value:,g}" if -4 <= power <= 4 else f"$10^{{{power}}}$"
 
 
-def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> None:
-    x, y = list(series.x), list(series.y)
+def _draw_series(axis: Any, series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> None:
+    x, (y, low, high) = list(series.x), drawn
     errors = None
-    if series.has_interval:
+    if drawn.has_interval:
         errors = [
-            [value - low for low, value in zip(series.low or (), y, strict=True)],
-            [high - value for high, value in zip(series.high or (), y, strict=True)],
+            [value - end for end, value in zip(low, y, strict=True)],
+            [end - value for end, value in zip(high, y, strict=True)],
         ]
     if series.mark is Mark.BAR:
         axis.bar(x, y, color=colour, yerr=errors, capsize=3, label=series.name)
@@ -91,10 +111,8 @@ def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> 
         axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
     elif len(x) > 12 and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, label=series.name)
-        if series.has_interval:
-            axis.fill_between(
-                x, list(series.low or ()), list(series.high or ()), color=colour, alpha=0.2, linewidth=0
-            )
+        if errors:
+            axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     else:
         line = "none" if series.mark is Mark.POINTS else "-"
         axis.errorbar(
@@ -109,6 +127,17 @@ def _draw_series(axis: Any, series: Series, colour: str, dash: palette.Dash) -> 
             capsize=3,
             label=series.name,
         )
+    if series.labels:
+        _name_points(axis, series, y)
+
+
+def _name_points(axis: Any, series: Series, y: list[float]) -> None:
+    """A point's name beside it; of several at one place the first, which stands for them."""
+    seen = set()
+    for name, *place in zip(series.labels, series.x, y, strict=True):
+        if tuple(place) not in seen:
+            axis.annotate(name, place, xytext=(3, 4), textcoords="offset points", fontsize=6, rotation=35)
+        seen.add(tuple(place))
 
 
 def _draw_map(axis: Any, heat_map: HeatMap) -> None:

@@ -8,20 +8,24 @@ BLOCK = 1024
 
 
 @torch.library.custom_op("rankscope::normals", mutates_args=())
-def _fill(keys: Tensor, step: Tensor, count: int) -> Tensor:
+def _fill(keys: Tensor, steps: Tensor, count: int) -> Tensor:
     from rankscope.kernels import normals_triton as kernels
 
     out = torch.empty(len(keys), count, dtype=torch.float32, device=keys.device)
-    kernels.fill[-(-count // BLOCK), len(keys)](keys, step, out, COUNT=count, BLOCK=BLOCK)
+    steps = steps.expand(len(keys)).contiguous()
+    kernels.fill[-(-count // BLOCK), len(keys)](keys, steps, out, COUNT=count, BLOCK=BLOCK)
     return out
 
 
 @_fill.register_fake
-def _(keys: Tensor, step: Tensor, count: int) -> Tensor:
+def _(keys: Tensor, steps: Tensor, count: int) -> Tensor:
     return torch.empty(len(keys), count, dtype=torch.float32, device=keys.device)
 
 
-def normals(keys: Int[Tensor, " key"], step: Int[Tensor, ""], count: int) -> Float[Tensor, "key count"]:
-    """`count` numbers a key. Keys and step are below 2³¹; the step stays on the device, so a graph can count it."""
+def normals(keys: Int[Tensor, " key"], step: Int[Tensor, " #key"], count: int) -> Float[Tensor, "key count"]:
+    """`count` numbers per key, at one step or each at its own.
+
+    Keys and steps are below 2³¹; steps stay on the device, so a graph can count them.
+    """
     out: Tensor = _fill(keys, step, count)
     return out

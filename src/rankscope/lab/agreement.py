@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rankscope.core import InputError
-from rankscope.lab.claim import Judgement, Verdict
+from rankscope.lab.check import Verdict
+from rankscope.lab.claim import Judgement
 from rankscope.lab.section import Section
 
 

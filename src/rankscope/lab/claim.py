@@ -1,111 +1,24 @@
 """A claim is data: a source, a statement, and checks over a table. Its verdict comes from all seeds.
 
-A check gives one value a seed and a bound. The 95% interval of the mean over seeds (Student's t) decides:
-wholly inside the bound the check holds, wholly outside it fails, otherwise it is undecided.
+**Wrong by chance.** A claim holds if every check does: if one of them is really outside, it holds at most 1 time in 40. It
+fails if any check does, so there the intervals are wider, for all bounds of the claim together: if all are really inside, it
+fails at most 1 time in 20. Of the decided claims on a page at most 1 in 20 is expected to be wrong, however many there are.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import overload
 
-import numpy as np
 import pandas as pd
 
 from rankscope.core import RankscopeError
-from rankscope.measure.interval import mean_interval
+from rankscope.lab.check import WRONG, Check, Verdict
 
 
 class CheckError(RankscopeError):
     """A claim's check could not be made on a table that should have all it needs."""
-
-
-class Verdict(StrEnum):
-    """What the seeds say together."""
-
-    HOLDS = "holds"
-    FAILS = "fails"
-    UNDECIDED = "undecided"
-
-
-@dataclass(frozen=True)
-class AtLeast:
-    """The mean over seeds must not be under `limit`."""
-
-    limit: float
-
-    def judge(self, low: float, high: float) -> Verdict:
-        """Compare an interval with the bound."""
-        return _side(low >= self.limit, high < self.limit)
-
-    def __str__(self) -> str:
-        return f"≥ {self.limit:g}"
-
-
-@dataclass(frozen=True)
-class AtMost:
-    """The mean over seeds must not exceed `limit`."""
-
-    limit: float
-
-    def judge(self, low: float, high: float) -> Verdict:
-        """Compare an interval with the bound."""
-        return _side(high <= self.limit, low > self.limit)
-
-    def __str__(self) -> str:
-        return f"≤ {self.limit:g}"
-
-
-@dataclass(frozen=True)
-class Between:
-    """The mean over seeds must lie in [least, most]."""
-
-    least: float
-    most: float
-
-    def judge(self, low: float, high: float) -> Verdict:
-        """Compare an interval with the bound."""
-        return _side(low >= self.least and high <= self.most, low > self.most or high < self.least)
-
-    def __str__(self) -> str:
-        return f"in [{self.least:g}, {self.most:g}]"
-
-
-def _side(inside: bool, outside: bool) -> Verdict:
-    return Verdict.HOLDS if inside else Verdict.FAILS if outside else Verdict.UNDECIDED
-
-
-@dataclass(frozen=True)
-class Check:
-    """One measured quantity, a value a seed, against its bound. What is `needed` is no part of the claim, but its ground."""
-
-    what: str
-    values: tuple[float, ...]
-    bound: AtLeast | AtMost | Between
-    needed: bool = False
-
-    @property
-    def mean(self) -> float:
-        """The mean over seeds."""
-        return float(np.mean(self.values)) if self.values else math.nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95% interval of the mean; infinite where one seed or none cannot give one."""
-        return mean_interval(self.values)
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the interval says about the bound; undecided where a value is missing or not a number."""
-        low, high = self.interval
-        if not all(math.isfinite(value) for value in self.values):
-            return Verdict.UNDECIDED
-        return self.bound.judge(low, high)
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        return f"{self.what}: {self.mean:.3g} [{low:.3g}, {high:.3g}], asked {self.bound}"
 
 
 Checks = Callable[[pd.DataFrame], Sequence[Check]]
@@ -212,48 +125,63 @@ class Judgement:
 
     @property
     def decisive(self) -> Check:
-        """The check that decided: a needed one that does not hold; the first that failed, or was undecided; the first."""
-        for check in self.checks:
-            if check.needed and check.verdict is not Verdict.HOLDS:
-                return check
-        for verdict in (Verdict.FAILS, Verdict.UNDECIDED):
-            for check in self.checks:
-                if check.verdict is verdict:
-                    return check
-        return self.checks[0]
+        """The check that decided: of those with the claim's verdict, the one with the least margin."""
+        decided = [check for check in self.checks if check.verdict is self.verdict]
+        return min(decided or self.checks, key=lambda check: check.margin)
+
+    @property
+    def seeds_to_decide(self) -> float:
+        """About how many seeds decide it: until a check that points outside fails, or until all hold."""
+        if self.verdict is not Verdict.UNDECIDED:
+            return self.seeds
+        undecided = [check for check in self.checks if check.verdict is Verdict.UNDECIDED]
+        outside = [check.seeds_to_decide for check in undecided if not check.inside]
+        return min(outside) if outside else max(check.seeds_to_decide for check in undecided)
 
     @property
     def how(self) -> str:
-        """One sentence on how it was decided."""
+        """One sentence on how it was decided, and a second on what would decide it where it was not."""
         check, total = self.decisive, len(self.checks)
         over = f"(95% interval over {self.seeds} {self.claim.replicas})."
-        if check.needed and check.verdict is not Verdict.HOLDS:
-            return f"Nothing can be said unless this holds: {check} {over}"
         agree = sum(other.verdict is self.verdict for other in self.checks)
         lead = {
-            Verdict.HOLDS: f"All {total} checks hold; the first: ",
+            Verdict.HOLDS: f"All {total} checks hold; the closest: ",
             Verdict.FAILS: f"{agree} of {total} checks fail: ",
             Verdict.UNDECIDED: f"{agree} of {total} checks undecided: ",
         }[self.verdict]
-        return f"{lead if total > 1 else ''}{check} {over}"
+        return f"{lead if total > 1 else ''}{check} {over}{self._remedy}"
+
+    @property
+    def _remedy(self) -> str:
+        if self.verdict is not Verdict.UNDECIDED or self.claim.replicas != "seeds":
+            return ""
+        seeds = self.seeds_to_decide
+        if math.isinf(seeds):
+            return " More seeds alone may not decide it: values are missing, too few, or on the bound itself."
+        return f" About {seeds:.0f} seeds would decide it, by their spread."
 
 
-def judge(claim: Claim, table: pd.DataFrame) -> Judgement:
-    """Fails if any check fails, holds if all hold, and is undecided otherwise, or where one that is needed does not hold."""
+def judge(claim: Claim, table: pd.DataFrame, *, looks: int = 1) -> Judgement:
+    """Fails if any check fails, holds if all hold, and is undecided otherwise."""
     try:
-        checks = tuple(claim.checks(table))
+        made = tuple(claim.checks(table))
     except Exception as error:
         raise CheckError(
             f"The check of claim {claim.id!r} stopped on the table of {claim.experiment}: "
             f"{type(error).__name__}: {error}. Correct the check, or what the experiment records."
         ) from error
-    if not checks:
+    if not made:
         raise ValueError(f"claim {claim.id!r} made no check: its predicate could never fail")
+    among = sum(len(check.bound.ends) for check in made)
+    checks = tuple(replace(check, among=among, looks=looks) for check in made)
     verdicts = {check.verdict for check in checks}
-    if any(check.needed and check.verdict is not Verdict.HOLDS for check in checks):
-        verdict = Verdict.UNDECIDED
-    elif Verdict.FAILS in verdicts:
+    if Verdict.FAILS in verdicts:
         verdict = Verdict.FAILS
     else:
         verdict = Verdict.HOLDS if verdicts == {Verdict.HOLDS} else Verdict.UNDECIDED
     return Judgement(claim, verdict, checks, seeds=min(len(check.values) for check in checks))
+
+
+def wrong_by_chance(judgements: Sequence[Judgement]) -> float:
+    """How many of the decided claims are expected to be wrong, at most."""
+    return WRONG * sum(judgement.verdict is not Verdict.UNDECIDED for judgement in judgements)

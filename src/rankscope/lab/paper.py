@@ -11,6 +11,8 @@ from rankscope.core import RankscopeError
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Claim
 from rankscope.lab.experiment import Experiment
+from rankscope.lab.finding import Finding
+from rankscope.lab.replication import Replication
 from rankscope.lab.scale import Scale
 
 
@@ -35,6 +37,16 @@ def drawable(*makers: Callable[[], Figure]) -> list[Figure]:
     return figures
 
 
+def no_replications(_: Results) -> Sequence[Replication]:
+    """What a paper compares that has published no numbers at our sizes."""
+    return ()
+
+
+def no_findings(_: Results) -> Sequence[Finding]:
+    """What a paper or a study answers that answers none of the questions."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Study:
     """A question beyond a paper: experiments, claims and figures of its own, on the paper's page."""
@@ -42,11 +54,12 @@ class Study:
     experiments: Callable[[Scale], Sequence[Experiment]]
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
+    findings: Callable[[Results], Sequence[Finding]] = no_findings
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A code name, a citation, and the functions that make its experiments, claims and figures."""
+    """A code name, a citation, and the functions that make its experiments, claims, figures and findings."""
 
     name: str
     title: str
@@ -55,6 +68,8 @@ class Paper:
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
     settings_note: str
+    findings: Callable[[Results], Sequence[Finding]] = no_findings
+    replications: Callable[[Results], Sequence[Replication]] = no_replications
 
     def with_studies(self, *studies: Study) -> "Paper":
         """The paper, and what is asked beyond it."""
@@ -64,4 +79,5 @@ class Paper:
             experiments=lambda scale: [one for part in parts for one in part.experiments(scale)],
             claims=tuple(claim for part in parts for claim in part.claims),
             figures=lambda results: [one for part in parts for one in part.figures(results)],
+            findings=lambda results: [one for part in parts for one in part.findings(results)],
         )

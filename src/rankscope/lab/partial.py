@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rankscope.lab.claim import Check, Claim, Judgement, judge
+from rankscope.lab.check import Check
+from rankscope.lab.claim import Claim, Judgement, judge
 from rankscope.lab.experiment import Cell, Experiment
 from rankscope.lab.section import Unfinished
 from rankscope.lab.tidy import MEASUREMENT

@@ -31,6 +31,7 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
         return None
     vouched = read_vouched(folder)
     parts = {name: _part(one) for name, one in kept.items()}
+    tables = Results({name: part.table for name, part in parts.items()}, _no_arrays)
     judgements = [
         judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts
     ]
@@ -47,6 +48,8 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
         notes=notes,
         unfinished=[one for one in judgements if isinstance(one, Unfinished)],
         suffix=SUFFIX,
+        findings=paper.findings(tables),
+        replications=paper.replications(tables),
     )
 
 
@@ -70,13 +73,17 @@ def _notes(part: Part, kept: Kept, vouched: Vouched | None) -> Iterator[str]:
     yield f"{name}: {code_note(kept, vouched)}"
 
 
+def _no_arrays(_: str) -> dict[str, Tensor]:
+    raise NoArraysError("A folder of tables has no arrays of the cells.")
+
+
 def _figures(paper: Paper, tables: Mapping[str, pd.DataFrame], folder: Path) -> tuple[Sequence[Figure], bool]:
     """The paper's figures from its tables alone, and whether that are all of them."""
     asked: list[str] = []
 
     def no_arrays(key: str) -> dict[str, Tensor]:
         asked.append(key)
-        raise NoArraysError("A folder of tables has no arrays of the cells.")
+        return _no_arrays(key)
 
     try:
         figures = paper.figures(Results(tables, no_arrays))

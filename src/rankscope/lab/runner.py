@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -26,17 +26,21 @@ PATIENCE = 0.2
 LOOK = 1.0
 """Seconds between two looks at how far other processes are."""
 
+FIRST_SEEDS = 2
+"""Seeds of every point that a queue runs before any other: the fewest that have an interval."""
+
 LARGEST_GROUP = {"cpu": 8, "cuda": 1024}
 """Members of a stack: on a CPU more of them are no faster; on a GPU its memory sets the limit."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that are trained as one ensemble, and the seconds they should take."""
+    """Cells that are trained as one ensemble, and the seconds they should take; in a queue some seeds come later."""
 
     experiment: Experiment
     cells: tuple[Cell, ...]
     seconds: float
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Shape:
     experiment: Experiment
     key: Hashable
     members: tuple[Cell, ...]
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ def schedule(
     device: str,
     memory: float | None = None,
     group_size: int | None = None,
+    kept: Collection[str] | None = None,
 ) -> Schedule:
     """Group the unfinished cells, and time a step of a group of each shape.
 
@@ -104,21 +110,25 @@ def schedule(
     left of it, into the fewest of equal size that are no larger than `group_size`, the device's own if it is None. A run that
     was killed and started again, or another run on the same machine, trains the same members side by side and ends with the
     identical table. Where a GPU's memory is too small, a size is halved until it fits, and kept in the store.
+
+    With `kept`, keys of cells that need not be run, what is missing is a queue: the first seeds of every point before any
+    other seed, and of those the groups that take the least time.
     """
     workers = 1 if torch.device(device).type == "cuda" else max(torch.get_num_threads(), 1)
-    done = store.finished(*experiments)
+    done = store.finished(*experiments) | set(kept or ())
     total, shapes = 0, []
     for experiment in experiments:
         if experiment.requires() is not None:
             continue
         cells = experiment.cells()
         total += len(cells)
-        members: dict[Hashable, list[Cell]] = {}
+        members: dict[tuple[Hashable, bool], list[Cell]] = {}
         for cell in cells:
-            members.setdefault(experiment.trainer.shape_key(cell), []).append(cell)
+            later = kept is not None and cell.seed >= FIRST_SEEDS
+            members.setdefault((experiment.trainer.shape_key(cell), later), []).append(cell)
         shapes += [
-            Shape(experiment, key, tuple(group))
-            for key, group in members.items()
+            Shape(experiment, key, tuple(group), later)
+            for (key, later), group in members.items()
             if not all(cell.key() in done for cell in group)
         ]
     groups = []
@@ -135,8 +145,10 @@ def schedule(
                 left = tuple(cell for cell in shape.members[start : start + size] if cell.key() not in done)
                 if left:
                     ticks = sum(shape.experiment.trainer.steps(cell) for cell in left)
-                    groups.append(Group(shape.experiment, left, seconds * ticks))
-    if workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
+                    groups.append(Group(shape.experiment, left, seconds * ticks, shape.later))
+    if kept is not None:
+        groups.sort(key=lambda group: (group.later, group.seconds))
+    elif workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
     return Schedule(tuple(groups), total, total - pending, workers)

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from rankscope.figures.figure import Figure
-from rankscope.lab.claim import Check, Claim, Judgement
+from rankscope.lab.check import Check
+from rankscope.lab.claim import Claim, Judgement
+from rankscope.lab.finding import Finding
 from rankscope.lab.paper import Paper
+from rankscope.lab.replication import Replication
 
 
 @dataclass(frozen=True)
@@ -30,3 +33,5 @@ class Section:
     notes: Sequence[str] = ()
     unfinished: Sequence[Unfinished] = ()
     suffix: str = ""
+    findings: Sequence[Finding] = ()
+    replications: Sequence[Replication] = ()

@@ -15,6 +15,7 @@ class Selection:
     """Which papers are run, at which scale, with how many seeds; for one claim, or a piece of one experiment, only.
 
     first_seed   is added to every seed: other draws of everything that is random
+    looks        how often the claim is judged while seeds are added
     """
 
     papers: Sequence[Paper]
@@ -24,6 +25,7 @@ class Selection:
     experiment: str | None = None
     where: Mapping[str, Collection[str]] = field(default_factory=dict)
     first_seed: int = 0
+    looks: int = 1
 
     def __post_init__(self) -> None:
         known = [claim.id for paper in self.papers for claim in paper.claims]

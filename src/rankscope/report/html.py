@@ -1,47 +1,102 @@
-"""One self-contained page: verdicts, charts, settings and provenance. It opens from disk with no network."""
+"""One self-contained page: answers, verdicts, charts, settings and provenance. It opens from disk with no network."""
 
+import base64
+import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 import torch
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 import rankscope
 from rankscope.core.files import write_atomic
-from rankscope.figures.figure import Figure
-from rankscope.figures.interactive import chart_html
+from rankscope.figures.figure import Figure, Panel
+from rankscope.figures.interactive import SMALL, charts_html, panel_html
 from rankscope.figures.printed import save_static
-from rankscope.lab.claim import Verdict
+from rankscope.lab.check import Verdict
+from rankscope.lab.claim import Origin, wrong_by_chance
+from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
 from rankscope.lab.workers import FORKS, Signals, crew
+from rankscope.report.answers import answers, contradictions, hero, labels, refuted, size
+from rankscope.report.claims import groups, undecided
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, name: str | None = None) -> Path:
     """Write the run's page, or one of another name, and every figure as PNG and PDF. The page is replaced in one move."""
     pictures = f"figures/{name}" if name else "figures"  # another page may be of another scale
     (folder / pictures).mkdir(parents=True, exist_ok=True)
-    _draw([figure for section in sections for figure in section.figures], folder / pictures)
-    made = [_section(section) for section in sections]
-    return write_page(folder / f"{name or 'index'}.html", "page.html.jinja", sections=made, pictures=pictures)
+    found = answers(sections)
+    top = hero(found)
+    judged = [one for section in sections for one in section.judgements]
+    _draw(
+        [*([top] if top else []), *(one for section in sections for one in section.figures)],
+        folder / pictures,
+    )
+    return write_page(
+        folder / f"{name or 'index'}.html",
+        "page.html.jinja",
+        answers=found,
+        contradictions=contradictions(sections),
+        refuted=refuted(sections),
+        sections=[_section(section) for section in sections],
+        statements=Counter(one.verdict for one in judged if one.claim.origin is Origin.PAPER),
+        decided=sum(one.verdict is not Verdict.UNDECIDED for one in judged),
+        wrong=wrong_by_chance(judged),
+        papers={section.paper.name: title(section.paper) for section in sections},
+        pictures=pictures,
+    )
 
 
 def write_page(path: Path, template: str, **values: object) -> Path:
-    """Fill a template that extends the base page and put it at `path` in one move."""
-    environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True)
+    """Fill a template that extends the base page and put it at `path` in one move.
+
+    The page runs the two scripts written here and no other: its policy names them by their digests.
+    """
+    package = files("rankscope.report")
+    library, script, style = (
+        package.joinpath(name).read_text(encoding="utf-8")
+        for name in ("vendor/plotly-cartesian.min.js", "page.js", "page.css")
+    )
+    environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True, trim_blocks=True)
+    environment.filters |= {"panel": _panel, "labels": labels}
     page = environment.get_template(template).render(
         version=rankscope.__version__,
-        plotly=Markup(get_plotlyjs()),  # the library's own script, shipped with its package
+        style=Markup(style),
+        library=Markup(library),
+        script=Markup(script),
+        policy=" ".join(_digest(text) for text in (library, script)),
         **values,
     )
     with write_atomic(path) as draft:
         draft.write_text(page, encoding="utf-8")
     return path
+
+
+def _digest(script: str) -> str:
+    """A script as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _charts(figure: Figure) -> Markup:
+    return Markup(charts_html(figure))  # every name in it was escaped there
+
+
+def _panel(panel: Panel) -> Markup:
+    return Markup(panel_html(panel, height=SMALL))
+
+
+def title(paper: Paper) -> str:
+    """A paper as it is cited: Li et al. 2024."""
+    named = re.fullmatch(r"([a-z]+)(\d{4})", paper.name)
+    return f"{named[1].capitalize()} et al. {named[2]}" if named else paper.title
 
 
 def _draw(figures: Sequence[Figure], folder: Path) -> None:
@@ -57,25 +112,24 @@ def _draw(figures: Sequence[Figure], folder: Path) -> None:
 
 
 def _section(section: Section) -> dict[str, object]:
-    drawn = {figure.id for figure in section.figures}
     return {
         "paper": section.paper,
+        "title": title(section.paper),
+        "size": size(section.scale),
         "scale": section.scale,
         "suffix": section.suffix,
+        "id": section.paper.name + section.suffix,
         "notes": section.notes,
-        "counts": Counter(judgement.verdict for judgement in section.judgements),
-        "verdicts": list(Verdict),
-        "claims": [
-            {"judgement": judgement, "linked": judgement.claim.figure + section.suffix in drawn}
-            for judgement in section.judgements
-        ],
-        "unfinished": section.unfinished,
+        "groups": groups(section),
+        "drawn": {figure.id for figure in section.figures},
+        "undecided": {one.claim.id: undecided(one, section.scale) for one in section.judgements},
         "figures": [
             {
                 "figure": figure,
-                "chart": Markup(chart_html(figure)),  # every name in it was escaped there
+                "charts": _charts(figure),
                 "runs": [_run(name, section.provenance) for name in figure.experiments],
                 "claims": [j for j in section.judgements if j.claim.figure + section.suffix == figure.id],
+                "replications": [r for r in section.replications if r.figure + section.suffix == figure.id],
             }
             for figure in section.figures
         ],

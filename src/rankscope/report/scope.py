@@ -10,7 +10,7 @@ from markupsafe import Markup
 from rankscope.core import InputError
 from rankscope.core.text import cell_text
 from rankscope.figures.figure import Figure
-from rankscope.figures.interactive import chart_html
+from rankscope.figures.interactive import charts_html
 from rankscope.report.html import write_page
 
 
@@ -35,7 +35,10 @@ def write_scope_page(folder: Path, page: ScopePage) -> Path:
             findings=page.findings,
             notes=page.notes,
             figures=[
-                {"figure": figure, "chart": Markup(chart_html(figure))}  # every name in it was escaped there
+                {
+                    "figure": figure,
+                    "charts": Markup(charts_html(figure)),
+                }  # every name in it was escaped there
                 for figure in page.figures
             ],
             tables=[_table(title, frame) for title, frame in page.tables.items()],

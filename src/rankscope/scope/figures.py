@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 from torch import Tensor
 
@@ -22,7 +23,12 @@ MOST_SPECTRA = 6
 def head_figures(scope: HeadScope) -> list[Figure]:
     """Maps of layer × head: the share of their rank that QK and OV use, and how near QK is to the identity."""
     used = [
-        Panel(title, "head", "", heat_map=_head_map(scope.table, column, (0.0, 1.0), Colours.SEQUENTIAL))
+        Panel(
+            title,
+            "head",
+            "",
+            heat_map=_head_map(scope.table, column, _levels(scope.table[column]), Colours.SEQUENTIAL),
+        )
         for title, column in (("QK", "qk_used"), ("OV", "ov_used"))
     ]
     figures = [
@@ -30,7 +36,8 @@ def head_figures(scope: HeadScope) -> list[Figure]:
             "used",
             "Share of its rank that a head uses",
             "",
-            "Effective rank over nominal rank: pale heads waste rank, dark ones are at their ceiling.",
+            "Effective rank over nominal rank: pale heads waste rank, dark ones use the most of it. The scale of colours runs "
+            "from the least head to the greatest.",
             used,
         )
     ]
@@ -125,7 +132,13 @@ def _head_map(table: pd.DataFrame, column: str, levels: tuple[float, float], col
         values.append([float(found.get(head, math.nan)) for head in heads])
         text.append([f"{found[head]:.2f}" if head in found else "" for head in heads])
     marks = text if marked else [[""] * len(row) for row in text]
-    return HeatMap([str(head) for head in heads], labels, values, text, marks, levels, colours)
+    return HeatMap([str(head) for head in heads], labels, values, text, marks, levels, colours, scale=True)
+
+
+def _levels(values: pd.Series[float]) -> tuple[float, float]:
+    """The range of the values; heads that are all alike are coloured on the whole scale."""
+    low, high = float(values.min()), float(values.max())
+    return (low, high) if low < high else (0.0, 1.0)
 
 
 def _block_name(place: tuple[object, ...]) -> str:
@@ -136,13 +149,19 @@ def _block_name(place: tuple[object, ...]) -> str:
 def _sorted_curve(magnitudes: pd.Series[float]) -> tuple[list[float], list[float]]:
     """Share of the neurons against magnitude, thinned to what a chart can show."""
     ordered = magnitudes.sort_values().to_numpy()
-    step = max(1, len(ordered) // MOST_POINTS)
-    places = range(0, len(ordered), step)
+    places = _thinned(np.linspace(0, len(ordered) - 1, MOST_POINTS))
     return [(place + 1) / len(ordered) for place in places], [float(ordered[place]) for place in places]
 
 
 def _relative_spectrum(values: Tensor) -> tuple[list[float], list[float]]:
     """Places and values over the largest, thinned to what a chart can show; what is zero has no logarithm."""
-    step = max(1, len(values) // MOST_POINTS)
-    shown = [(place, value) for place, value in enumerate((values / values[0]).tolist()[::step]) if value > 0]
-    return [float(step * place + 1) for place, _ in shown], [value for _, value in shown]
+    relative = (values / values[0]).tolist()
+    places = [
+        place - 1 for place in _thinned(np.geomspace(1, len(values), MOST_POINTS)) if relative[place - 1] > 0
+    ]
+    return [float(place + 1) for place in places], [relative[place] for place in places]
+
+
+def _thinned(places: np.ndarray) -> list[int]:
+    """Whole places, each once, the first and the last among them."""
+    return [int(place) for place in np.unique(places.round())]

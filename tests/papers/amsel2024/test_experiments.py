@@ -8,22 +8,20 @@ import pytest
 import torch
 
 from rankscope.ensembles import head_sum
-from rankscope.ensembles.encoder import Positions, Program, encode, leaves_of
+from rankscope.ensembles.encoder import Program, encode, leaves_of
 from rankscope.kernels import usable
 from rankscope.kernels.small_attention import Way
 from rankscope.lab import Job, Scale
 from rankscope.papers.amsel2024 import training, two_points
-from rankscope.papers.amsel2024.experiments import FIG1, experiments
-from rankscope.papers.amsel2024.figures import UNTRAINED, _lines, _untrained, figures, published
+from rankscope.papers.amsel2024.batches import DrawnThere
+from rankscope.papers.amsel2024.experiments import FIG1, OUR_POSITIONS, experiments
+from rankscope.papers.amsel2024.figure_1 import UNTRAINED, untrained
+from rankscope.papers.amsel2024.figures import _lines, figures
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
+from rankscope.papers.amsel2024.published import published
+from rankscope.papers.amsel2024.recipe import APART, PAPER_RECIPE, Start
 from rankscope.papers.amsel2024.trainer import EncoderTrainer
-from rankscope.papers.amsel2024.training import (
-    APART,
-    PAPER_RECIPE,
-    Start,
-    start_of,
-    train_group,
-)
+from rankscope.papers.amsel2024.training import start_of, train_group
 from rankscope.theory.heads.rank_one import linear_error
 from rankscope.training.adamw import adamw
 from rankscope.training.precision import Precision
@@ -138,7 +136,7 @@ def test_a_training_by_kernels_and_graph_is_the_plain_one(ranks, way, precision,
     _, losses = train_group(cells, Job("cuda"))
     train, models = cells[0].train, [cell.model for cell in cells]
     program = Program(way, fused=False, dtype=torch.float32)
-    draw = training._drawn_there(cells, train.batch, program, "cuda")
+    draw = DrawnThere(cells, "cuda").arranged(program)
     _, wanted = adamw(
         leaves_of(start_of(cells, "cuda"), program),
         batch_at=lambda step: draw(torch.tensor([step], device="cuda")),
@@ -175,9 +173,9 @@ def test_cells_that_overflowed_leave_a_gap_and_are_counted():
     assert ours.y[0] == pytest.approx(0.55)
     assert math.isnan(ours.y[1])
     assert lost.name == "did not train (1 overflowed)"
-    assert "1 overflowed and have no error" in _untrained(table)
-    assert _untrained(table[:3]) == UNTRAINED
-    told = _untrained(table[:3].assign(left_out=[0.0, 2.0, math.nan]))
+    assert "1 overflowed and have no error" in untrained(table)
+    assert untrained(table[:3]) == UNTRAINED
+    told = untrained(table[:3].assign(left_out=[0.0, 2.0, math.nan]))
     assert "overflowed in some steps of 1 of the cells, at most 2 in one" in told
 
 
@@ -231,7 +229,7 @@ def test_smoke_runs_from_end_to_end_and_every_figure_is_drawn(tmp_path):
     chosen = [SMOKE[name] for name in ("positions", "tokens", "dims", "two-points")]
     _, tables = finish(chosen, tmp_path)
     assert all(len(tables[experiment.name]) == experiment.size for experiment in chosen)
-    assert set(tables["amsel2024/positions"]["positions"]) == {kind.value for kind in Positions}
+    assert set(tables["amsel2024/positions"]["positions"]) == {kind.value for kind in OUR_POSITIONS}
     assert (tables["amsel2024/two-points"]["error"] >= tables["amsel2024/two-points"]["floor"]).all()
     drawn = figures(_results(tables))
     assert [figure.id for figure in drawn] == [

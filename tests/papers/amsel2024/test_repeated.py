@@ -1,23 +1,31 @@
 """Batches that repeat: in the same order in every epoch, and never without the setting; what is recorded of them."""
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
 
+from rankscope.core.streams import Split
+from rankscope.ensembles.encoder import Positions
 from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.papers.amsel2024 import training
 from rankscope.papers.amsel2024.claims.memory import CLAIMS
-from rankscope.papers.amsel2024.experiments import experiments
+from rankscope.papers.amsel2024.experiments import AUTHORS_POSITIONS, experiments
 from rankscope.papers.amsel2024.figures import figures
 from rankscope.papers.amsel2024.measurement import records
-from rankscope.papers.amsel2024.training import AUTHORS_RECIPE, Start, start_of, train_group
+from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, Start
+from rankscope.papers.amsel2024.trainer import EncoderTrainer
+from rankscope.papers.amsel2024.training import start_of, train_group
 from rankscope.training.schedule import epoch_warmup_cosine
 
 REPEATED = {scale: next(e for e in experiments(scale) if e.name.endswith("/repeated")) for scale in Scale}
 CELLS = REPEATED[Scale.SMOKE].cells()[:2]
+TRAINER = EncoderTrainer()
 
 
 def drawn(cells, monkeypatch, steps=12):
@@ -148,6 +156,122 @@ def test_the_figure_has_both_errors_and_the_fresh_training_beside_them():
     )
     memory = next(figure for figure in both if figure.id == "amsel2024-memory")
     assert [one.y[0] for one in memory.panels[1].series] == pytest.approx([0.1015, 1.0, 0.5])
+
+
+def test_members_with_other_numbers_of_distinct_batches_share_a_stack_and_equal_their_solo_runs():
+    counts = (1, 3, None)
+    cells = [_with(CELLS[0], distinct_batches=count, steps=20) for count in counts]
+    assert len({TRAINER.shape_key(cell) for cell in cells}) == 1
+    found = TRAINER.run(cells, Job())
+    for cell, outcome in zip(cells, found, strict=True):
+        (alone,) = TRAINER.run([cell], Job())
+        assert outcome.records[0] == pytest.approx(alone.records[0], rel=1e-3)
+        assert ("recalled" in outcome.records[0]) == (cell.train.distinct_batches is not None)
+
+
+def test_what_is_recalled_are_the_batches_trained_on():
+    cell = _with(CELLS[0], distinct_batches=1, steps=400)
+    large = replace(cell, model=cell.model.replace(hidden=128, layers=3), train=cell.train.replace(batch=4))
+    (outcome,) = TRAINER.run([large], Job())
+    record = outcome.records[0]
+    assert record["recalled"] > 0.9 > record["answered"]
+
+
+def authors_encoder(cell, weights):
+    """Their model in stock modules: torch's encoder layer with averaged blocks of attention and norms of one scalar."""
+    model = cell.model
+    heads = model.heads // model.budget
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return self.scale * functional.normalize(x, dim=-1)
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList(
+                nn.MultiheadAttention(model.width, heads, batch_first=True) for _ in range(model.budget)
+            )
+            self.up, self.down = nn.Linear(model.width, model.hidden), nn.Linear(model.hidden, model.width)
+            self.first, self.second = Norm(), Norm()
+
+        def forward(self, x):
+            attended = sum(block(x, x, x, need_weights=False)[0] for block in self.blocks) / model.budget
+            x = self.first(x + attended)
+            return self.second(x + self.down(torch.relu(self.up(x))))
+
+    layers = nn.Sequential(*(Layer() for _ in range(model.layers)))
+    own = {name: tensor[0] for name, tensor in weights.items()}
+    with torch.no_grad():
+        for place, layer in enumerate(layers):
+            for number, block in enumerate(layer.blocks):
+                rows = slice(number * model.block, (number + 1) * model.block)
+                block.in_proj_weight.copy_(torch.cat([own[f"w_{part}"][place, rows] for part in "qkv"]))
+                block.out_proj.weight.copy_(own["w_o"][place][:, rows])
+            layer.up.weight.copy_(own["w_in"][place])
+            layer.up.bias.copy_(own["b_in"][place])
+            layer.down.weight.copy_(own["w_out"][place])
+            layer.down.bias.copy_(own["b_out"][place])
+    return layers
+
+
+@pytest.mark.parametrize("positions", AUTHORS_POSITIONS)
+def test_the_authors_program_in_stock_modules_has_the_same_losses(positions):
+    """In float32, over three epochs of four batches, a small cell: one learning rate per epoch, 0 in the first."""
+    small = next(
+        cell for cell in REPEATED[Scale.SMOKE].cells() if cell.model.layers == 3 and cell.model.budget == 4
+    )
+    model = small.model.replace(positions=positions, rank=2)
+    recipe = AUTHORS_RECIPE.replace(
+        steps=40, batch=8, distinct_batches=4, epoch=4, learning_rate=0.005, warmup=0.3
+    )
+    cell = replace(small, model=model, train=recipe)
+    weights = start_of([cell], "cpu")
+    stock = authors_encoder(cell, weights)
+    learned = [*stock.parameters()]
+    if positions is not Positions.NONE:
+        learned.append(places := nn.Parameter(weights["positions"][0].clone()))
+    optimizer = torch.optim.AdamW(learned, lr=1.0, betas=(0.9, 0.95), weight_decay=0.0)
+    losses = []
+    for step in range(12):
+        points, answers = (one[0] for one in training.batch([cell], Split.TRAIN, step, device="cpu"))
+        if positions is Positions.AUTHORS_ADDITIVE:
+            points = points + places
+        elif positions is Positions.AUTHORS_CONCATENATED:
+            points = torch.cat([points, places.expand(len(points), -1, -1)], dim=-1)
+        output = stock(points)[..., : model.dim]
+        loss = functional.mse_loss(output, answers) * model.dim
+        losses.append(loss.item())
+        optimizer.param_groups[0]["lr"] = 0.005 * (step // 4) / 2  # three epochs of ten climb
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    ours = train_group([cell], Job(steps=12))[1][:, 0]
+    torch.testing.assert_close(ours, torch.tensor(losses), rtol=2e-3, atol=1e-4)
+
+
+def test_the_authors_positions_are_as_long_and_as_wide_as_theirs():
+    cell = REPEATED[Scale.PAPER].cells()[0]
+    added, appended = (
+        replace(cell, model=cell.model.replace(positions=kind, budget=8, rank=32, hidden=4))
+        for kind in (Positions.AUTHORS_ADDITIVE, Positions.AUTHORS_CONCATENATED)
+    )
+    places = start_of([added], "cpu")["positions"][0]
+    assert float(places.norm(dim=-1).mean()) == pytest.approx(math.sqrt(2 * 64), rel=0.1)
+    assert float(places.mean()) == pytest.approx(-1, abs=0.1)
+    assert (added.model.width, added.model.heads) == (64, 8 * 64 // 32)
+    weights = start_of([appended], "cpu")
+    places = weights["positions"][0]
+    assert (float(places.min()), float(places.max())) == pytest.approx((-1, 1), abs=0.02)
+    assert (appended.model.width, appended.model.heads) == (128, 8 * 128 // 32)
+    assert weights["w_q"].shape[-2:] == (8 * 128, 128)
+    assert (
+        sum(t[0].numel() for name, t in weights.items() if name != "positions") == appended.model.parameters
+    )
 
 
 def _with(cell, **changes):

@@ -70,8 +70,8 @@ def test_missing_digits_are_named(monkeypatch, package):
 @pytest.mark.parametrize(
     ("place", "package", "reason"),
     [
-        (0, assets.PACKAGE, "the weights of all-MiniLM-L6-v2 are missing"),
-        (1, "sklearn", "sklearn cannot be imported"),
+        (1, assets.PACKAGE, "the weights of all-MiniLM-L6-v2 are missing"),
+        (0, "sklearn", "sklearn cannot be imported"),
     ],
 )
 def test_what_is_missing_is_named_and_the_run_goes_on(monkeypatch, tmp_path, place, package, reason):

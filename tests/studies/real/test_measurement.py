@@ -1,7 +1,12 @@
 """Measurements on a tiny encoder with planted updates, and one short run of the real model on real sentences."""
 
+import copy
 import json
 import shutil
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -12,7 +17,18 @@ from torch import nn
 from rankscope.core.streams import stream
 from rankscope.lab import Job, Scale
 from rankscope.studies.real import assets, experiments, sentences
-from rankscope.studies.real.measurement import EVALUATIONS, PARTS, examine, score, updates, with_update_rank
+from rankscope.studies.real.measurement import (
+    PARTS,
+    RANKS,
+    Tuned,
+    Update,
+    evaluations,
+    examine,
+    score,
+    shared_directions,
+    updates,
+    with_update_rank,
+)
 from rankscope.studies.real.sentences import Sentence, padded
 from rankscope.studies.real.training import (
     Batch,
@@ -29,7 +45,7 @@ from tests.zoo import build
 
 @pytest.fixture
 def tiny():
-    """A tiny classifier, its start, and a batch whose labels are its own answers after a planted update of rank 2."""
+    """A tiny classifier with a planted update of rank 2, its start, and a batch whose labels are its own answers."""
     encoder = build("minilm")
     start = {name: value.detach().clone() for name, value in encoder.named_parameters()}
     generator = stream(0, "planted")
@@ -53,12 +69,13 @@ def tiny():
 
 
 def test_truncation_goes_from_the_start_to_the_end(tiny):
-    classifier, start, _ = tiny
+    classifier, start, batch = tiny
+    half = Tuned(classifier, start, [batch], [batch])
     found = updates(classifier, start)
     end = dict(classifier.encoder.named_parameters())
-    whole = dict(with_update_rank(classifier, start, found, 2).encoder.named_parameters())
-    none = dict(with_update_rank(classifier, start, found, 0).encoder.named_parameters())
-    one = dict(with_update_rank(classifier, start, found, 1).encoder.named_parameters())
+    none, one, whole = (
+        dict(with_update_rank(half, found, rank).encoder.named_parameters()) for rank in (0, 1, 2)
+    )
     for name, value in end.items():
         torch.testing.assert_close(whole[name], value, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(none[name], start[name] if value.dim() == 2 else value)
@@ -72,48 +89,69 @@ def test_truncation_goes_from_the_start_to_the_end(tiny):
 
 def test_everything_is_measured_on_what_was_planted(tiny):
     classifier, start, batch = tiny
+    wrong = batch._replace(labels=1 - batch.labels)
+    halves = [Tuned(classifier, start, [batch], [batch]), Tuned(classifier, start, [batch], [wrong])]
     calls = []
-    outcome = examine(classifier, start, [batch], tick=lambda: calls.append(1))
-    records = outcome.records
-    assert one_value(records, "accuracy", "whole") == 1.0
-    assert [one_value(records, "accuracy", "truncation", rank=rank) for rank in (2, 32)] == [1.0, 1.0]
-    loss = one_value(records, "loss", "whole")
-    assert one_value(records, "loss", "truncation", rank=2) == pytest.approx(loss, rel=1e-4)
-    assert one_value(records, "accuracy", "truncation", rank=0) < 1.0
-    assert one_value(records, "energy_rank", "energy rank", share=0.9, part="all", layer="all") <= 2
-    assert one_value(records, "signal_rank", "update", stored="float32") == 2
-    assert one_value(records, "signal_rank", "update", stored="bfloat16") == 2
-    assert one_value(records, "gap", "update", stored="float32") > 1000
-    assert all(record["classes"] == 2 for record in records)
-    assert (
-        outcome.arrays["signal_rank"].tolist()
-        == [[2.0] * len(PARTS)] * classifier.encoder.config.num_hidden_layers
-    )
-    moved = outcome.arrays["neurons/update"]
-    up = dict(classifier.encoder.named_parameters())["encoder.layer.1.intermediate.dense.weight"].detach()
-    torch.testing.assert_close(
-        moved[1], (up - start["encoder.layer.1.intermediate.dense.weight"]).norm(dim=1)
-    )
-    assert len(calls) == EVALUATIONS
+    records = examine(halves, permuted=False, tick=lambda: calls.append(1))
+    assert len(calls) == 2 * evaluations(permuted=False)
+    for on in ("seen", "held out"):
+        assert one_value(records, "accuracy", "whole", half=0, on=on) == 1.0
+        assert one_value(records, "accuracy", "truncation", half=0, on=on, rank=2) == 1.0
+        assert one_value(records, "accuracy", "truncation", half=0, on=on, rank=0) < 1.0
+        assert one_value(records, "needed_rank", "needed rank", half=0, on=on) in (1, 2)
+    assert one_value(records, "accuracy", "whole", half=1, on="held out") == 0.0
+    assert isnan(one_value(records, "needed_rank", "needed rank", half=1, on="held out")), "nothing gained"
+    loss = one_value(records, "loss", "whole", half=0, on="seen")
+    for order, fraction in product(("smallest", "random", "largest"), (0.2, 0.8)):
+        assert one_value(records, "loss", "pruning", half=0, order=order, fraction=fraction) > loss
+    assert [row for row in records if row["measurement"] == "truncation" and row["rank"] not in RANKS] == []
 
 
-def test_ranks_are_told_by_part_and_of_the_last_layer(tiny):
+def test_permuted_labels_are_measured_on_what_was_seen_alone(tiny):
     classifier, start, batch = tiny
-    name = "encoder.layer.1.attention.self.value.weight"
-    generator = stream(0, "more")
-    with torch.no_grad():
-        classifier.encoder.get_parameter(name).add_(torch.randn(start[name].shape, generator=generator))
-    outcome = examine(classifier, start, [batch])
-    first, last = outcome.arrays["energy@0.90"][:, PARTS.index("V")].tolist()
-    assert first <= 2 < last
-    ranks = {
-        (record["part"], record["layer"]): record["energy_rank"]
-        for record in outcome.records
-        if record["measurement"] == "energy rank" and record["share"] == 0.9
+    calls = []
+    half = Tuned(classifier, start, [batch], [batch])
+    records = examine([half, half], permuted=True, tick=lambda: calls.append(1))
+    assert len(calls) == 2 * evaluations(permuted=True)
+    assert {row["measurement"] for row in records} == {
+        "whole",
+        "truncation",
+        "needed rank",
+        "shared",
+        "angle",
     }
-    assert ranks["V", "last"] == last
-    assert ranks["V", "all"] == (first + last) / 2
-    assert ranks["O", "last"] <= 2
+    assert {row["on"] for row in records if "on" in row} == {"seen"}
+
+
+def test_directions_that_two_halves_read_are_counted_by_part(tiny):
+    classifier, start, batch = tiny
+    other = copy.deepcopy(classifier)
+    name = "encoder.layer.1.attention.self.value.weight"
+    generator = stream(0, "other half")
+    width = start[name].shape[1]
+    with torch.no_grad():
+        planted = classifier.encoder.get_parameter(name) - start[name]
+        reads = torch.linalg.svd(planted)[2][:2]
+        apart = torch.randn(2, width, generator=generator)
+        apart -= apart @ reads.T @ reads
+        other.encoder.get_parameter(name).copy_(
+            start[name] + torch.randn(width, 2, generator=generator) @ apart
+        )
+    halves = [Tuned(model, start, [batch], [batch]) for model in (classifier, other)]
+    found = [updates(half.classifier, half.start) for half in halves]
+    exact = [
+        {
+            name: Update(one.rows, replace(one.factors, right=one.factors.right[:2]))
+            for name, one in each.items()
+        }
+        for each in found
+    ]
+    shared = {
+        row["part"]: row["shared"]
+        for row in shared_directions(classifier, *exact)
+        if row["measurement"] == "shared"
+    }
+    assert shared == pytest.approx({"Q": 2.0, "K": 2.0, "V": 1.0, "O": 2.0}, abs=1e-3), "one of two layers"
 
 
 def test_scores_are_means_over_all_sentences(tiny):
@@ -125,8 +163,10 @@ def test_scores_are_means_over_all_sentences(tiny):
     with torch.no_grad():
         loss = nn.functional.cross_entropy(classifier(batch), 1 - batch.labels)
     wrong = [half._replace(labels=1 - half.labels) for half in halves]
-    assert score(classifier, halves)[0] == 1.0
-    assert score(classifier, wrong) == (0.0, pytest.approx(float(loss), rel=1e-5))
+    assert score(classifier, halves)[1] == 1.0
+    found, accuracy = score(classifier, wrong)
+    assert (float(found.mean()), accuracy) == (pytest.approx(float(loss), rel=1e-5), 0.0)
+    assert found.shape == (64,)
 
 
 def test_padding_changes_nothing(tiny):
@@ -169,32 +209,45 @@ needs_real = pytest.mark.skipif(
 
 @pytest.mark.real
 @needs_real
-def test_the_real_sentences_are_there_and_split_by_seed():
-    task = experiments(Scale.QUICK)[0].task
+def test_the_real_sentences_are_split_by_seed_and_labelled_by_rating():
+    _, experiment = experiments(Scale.PAPER)
     assert len(assets.reviews()) == 10_605
-    train, test = sentences.split(task, 0)
-    assert len(test) == 192
-    assert len(train) > 768
-    assert 0.4 < sum(sentence.label for sentence in train) / len(train) < 0.6
-    assert max(len(sentence.tokens) for sentence in (*train, *test)) == task.longest
-    assert not {tuple(sentence.tokens) for sentence in test} & {tuple(sentence.tokens) for sentence in train}
-    assert sentences.split(task, 0)[1] == test
-    assert sentences.split(task, 1)[1] != test
+    for classes in (2, 8):
+        task = experiment.task.replace(classes=classes)
+        test, train = sentences.split(task, 0)
+        assert (len(test), len(train)) == (task.test, 2 * task.half)
+        counts = Counter(sentence.label for sentence in train)
+        assert set(counts) == set(range(classes))
+        assert max(counts.values()) < 1.1 * min(counts.values())
+        assert not {tuple(one.tokens) for one in test} & {tuple(one.tokens) for one in train}
+        assert sentences.split(task, 0)[0] == test
+        assert sentences.split(task, 1)[0] != test
 
 
 @pytest.mark.real
 @needs_real
 def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
-    experiment = experiments(Scale.SMOKE)[0]
+    _, experiment = experiments(Scale.SMOKE)
     cell = experiment.cells()[-1]
+    assert cell.task.permuted, "what takes the shortest"
     done = []
     (first,) = experiment.trainer.run([cell], Job(tick=lambda: done.append(1)))
     assert len(done) == experiment.trainer.steps(cell)
-    assert 0 <= one_value(first.records, "accuracy", "whole") <= 1
-    assert one_value(first.records, "signal_rank", "update", stored="float32") > 2
-    assert first.arrays["energy@0.90"].shape == (1, len(PARTS))
+    assert 0 <= one_value(first.records, "accuracy", "whole", half=0, on="seen") <= 1
+    assert {row["part"] for row in first.records if row["measurement"] == "shared"} == set(PARTS)
     (again,) = experiment.trainer.run([cell], Job())
-    assert again.records == first.records
+    assert repr(again.records) == repr(first.records)
+
+
+def test_the_sentences_are_left_to_scale_paper():
+    _, experiment = experiments(Scale.QUICK)
+    assert experiment.not_run == (
+        "li2024/real is not run: it takes a GPU: use --scale paper --device cuda --experiment li2024/real, or tables of it in "
+        "results/."
+    )
+    assert [cell.key() for cell in experiment.cells()] == [
+        cell.key() for cell in experiments(Scale.PAPER)[1].cells()
+    ]
 
 
 @pytest.mark.real

@@ -8,6 +8,8 @@ from rankscope.papers.amsel2024.claims import CLAIMS
 from rankscope.papers.amsel2024.experiments import SETTINGS
 from rankscope.papers.amsel2024.experiments import experiments as trained_experiments
 from rankscope.papers.amsel2024.figures import figures as trained_figures
+from rankscope.papers.amsel2024.findings import findings
+from rankscope.papers.amsel2024.published import replications
 
 
 def experiments(scale: Scale) -> list[Experiment]:
@@ -28,4 +30,6 @@ PAPER = Paper(
     claims=(*CLAIMS, *computed.CLAIMS),
     figures=figures,
     settings_note=SETTINGS,
+    replications=replications,
+    findings=findings,
 )

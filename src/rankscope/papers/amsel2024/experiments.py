@@ -1,15 +1,16 @@
 """amsel2024's experiments at three scales, and how every cell is brought to train."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rankscope.ensembles.encoder import Encoder, Positions
 from rankscope.ensembles.head_sum import HeadSum
 from rankscope.lab import Experiment, Grid, Scale
+from rankscope.lab.experiment import Overrides
+from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, OUR_RECIPE, Recipe, Start
 from rankscope.papers.amsel2024.simulation import Construction, Constructions, Kind, Simulation
 from rankscope.papers.amsel2024.trainer import EncoderTrainer
-from rankscope.papers.amsel2024.training import AUTHORS_RECIPE, OUR_RECIPE, Recipe, Start
 from rankscope.papers.amsel2024.two_points import TwoPointsTrainer
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
 from rankscope.training.adamw import AdamW
@@ -36,8 +37,11 @@ figures of what else was tried.
 A cell counts as trained if it beats that multiple of the point by 0.01; one that does not is marked on the figures
 and makes the claims that need it undecided.
 
-Left open by the talk and chosen here: appended positions are as wide as the point and leave heads and rank as they are;
-added and appended ones start Gaussian with variance 1/dim; hidden grows with dim where dim varies.
+Fresh points and the authors' program. `figure1`, `positions`, `tokens` and `dims` draw a fresh batch at every step. The
+experiments named `repeated` follow the authors' program, in which 100 batches repeat; its positions start and widen the
+token as they do there (`Positions.AUTHORS_ADDITIVE`, `AUTHORS_CONCATENATED`), and hidden is 2048 at every dim. On fresh
+points appended positions leave heads and rank as they are, positions start Gaussian with variance 1/dim, and hidden grows
+with dim.
 
 A group that was stopped goes on where it stood, one that was killed from its last checkpoint, about a minute old: one cell of
 `paper` may take hours.
@@ -49,6 +53,9 @@ NAME = "amsel2024"
 REPEATED = OUR_RECIPE.replace(distinct_batches=4)
 """Few enough batches for a small encoder to remember."""
 
+OUR_POSITIONS = (Positions.NONE, Positions.ADDITIVE, Positions.CONCATENATED)
+AUTHORS_POSITIONS = (Positions.NONE, Positions.AUTHORS_ADDITIVE, Positions.AUTHORS_CONCATENATED)
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -56,7 +63,8 @@ class Sizes:
 
     `precision` is that of the arrays, and `coarse` that of figure 1's one-layer encoders below the largest
     budget, whose errors stay above .015; docs/paper-scale.md says what was compared. `figure_start` is where figure 1's
-    encoders start: at `paper` where those of results/ did.
+    encoders start: at `paper` where those of results/ did. `repeated_longer` says whether positions, N and d are run with
+    batches that repeat, too.
     """
 
     dim: int
@@ -87,6 +95,7 @@ class Sizes:
     figure_start: Start = OUR_RECIPE.start
     repeated: Recipe = REPEATED
     repeated_seeds: int = 3
+    repeated_longer: bool = True
 
 
 SIZES = {
@@ -100,7 +109,7 @@ SIZES = {
         dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=640,
         long_steps=640, learning_rate=0.05, long_rate=0.05, seeds=5, position_ranks=(1, 4), token_ranks=(1, 8),
         middle_budget=1, many_tokens=(3, 5, 10), tokens_budget=1, dims=(4, 8, 16), heads_per_block=(1, 2, 4),
-        point_dim=8, point_budgets=(1, 4), point_steps=300, samples=2000,
+        point_dim=8, point_budgets=(1, 4), point_steps=300, samples=2000, repeated_longer=False,
     ),
     Scale.PAPER: Sizes(
         dim=64, tokens=16, hidden=2048, ranks=(1, 2, 4, 8, 16, 32, 64), budgets=(1, 8, 64), layers=(1, 3, 5),
@@ -118,41 +127,47 @@ SIZES = {
 def experiments(scale: Scale) -> list[Experiment]:
     """All experiments of the paper at a scale."""
     sizes = SIZES[scale]
-    seeds = range(sizes.seeds)
+    kinds = {kind.value: {"positions": kind} for kind in OUR_POSITIONS}
+    fresh = [
+        trained(sizes, "figure1", _figure_1(sizes), precision=sizes.coarse, start=sizes.figure_start),
+        *_longer(sizes, "", range(sizes.seeds), kinds, sizes.hidden // sizes.dim),
+    ]
+    return [*fresh, *_repeated(sizes), _two_points(sizes), _constructions(sizes)]
+
+
+def _longer(
+    sizes: Sizes, prefix: str, seeds: range, kinds: Mapping[str, Overrides], widening: int | None
+) -> list[Experiment]:
+    """Positions, the role of N and the role of d, which the authors trained twice as long at half the rate."""
     longer: dict[str, Any] = {"steps": sizes.long_steps, "learning_rate": sizes.long_rate}
-    kinds = {kind.value: {"positions": kind} for kind in Positions}
     return [
-        _trained(sizes, "figure1", _figure_1(sizes), precision=sizes.coarse, start=sizes.figure_start),
-        _repeated(sizes),
-        _trained(
+        trained(
             sizes,
-            "positions",
+            f"{prefix}positions",
             Grid(seed=seeds, positions=kinds, layers=(1, 3), rank=sizes.position_ranks),
             budget=sizes.middle_budget,
             **longer,
         ),
-        _trained(
+        trained(
             sizes,
-            "tokens",
+            f"{prefix}tokens",
             Grid(seed=seeds, tokens=sizes.many_tokens, rank=sizes.token_ranks),
             layers=2,
             budget=sizes.tokens_budget,
             **longer,
         ),
-        _trained(
+        trained(
             sizes,
-            "dims",
-            Grid(seed=seeds, shape=_shapes(sizes)),
+            f"{prefix}dims",
+            Grid(seed=seeds, shape=_shapes(sizes, widening)),
             layers=2,
             budget=sizes.middle_budget,
             **longer,
         ),
-        _two_points(sizes),
-        _constructions(sizes),
     ]
 
 
-def _trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
+def trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
     """Farthest neighbour among `tokens` points, an encoder, our recipe; `changes` are over figure 1's setting."""
     task: dict[str, Any] = {"dim": sizes.dim, "tokens": sizes.tokens, "target": Target.FARTHEST}
     model = {"dim": sizes.dim, "rank": sizes.dim, "budget": 1, "layers": 1, "hidden": sizes.hidden}
@@ -173,12 +188,19 @@ def _trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
     )
 
 
-def _repeated(sizes: Sizes) -> Experiment:
-    """Figure 1's encoders on a few distinct batches, again and again: at `paper` by the authors' program to the letter."""
+def _repeated(sizes: Sizes) -> list[Experiment]:
+    """The same encoders on a few distinct batches, again and again: at `paper` by the authors' program to the letter."""
+    seeds = range(sizes.repeated_seeds)
     axes = {"rank": sizes.ranks, "layers": sizes.layers, "budget": sizes.budgets}
-    fresh = _trained(sizes, "repeated", Grid(seed=range(sizes.repeated_seeds), **axes))
-    same = {name: getattr(fresh.train, name) for name in ("steps", "batch", "learning_rate", "precision")}
-    return replace(fresh, train=sizes.repeated.replace(**same))
+    fresh = [trained(sizes, "repeated", Grid(seed=seeds, **axes))]
+    if sizes.repeated_longer:
+        kinds = {kind.value: {"positions": kind} for kind in AUTHORS_POSITIONS}
+        fresh += _longer(sizes, "repeated-", seeds, kinds, None)
+    kept = ("steps", "batch", "learning_rate", "precision")
+    return [
+        replace(one, train=sizes.repeated.replace(**{name: getattr(one.train, name) for name in kept}))
+        for one in fresh
+    ]
 
 
 def _figure_1(sizes: Sizes) -> Grid:
@@ -196,11 +218,17 @@ def _figure_1(sizes: Sizes) -> Grid:
     )
 
 
-def _shapes(sizes: Sizes) -> dict[str, dict[str, int]]:
-    """Every dim with every number of heads a block: the standard scaling rank = dim/heads."""
-    widening = sizes.hidden // sizes.dim
+def _shapes(sizes: Sizes, widening: int | None) -> dict[str, dict[str, int]]:
+    """Every dim with every number of heads per block: the standard scaling rank = dim/heads.
+
+    `widening` is hidden over dim; without it hidden is the same at every dim.
+    """
     return {
-        f"dim {dim}, {heads} heads": {"dim": dim, "rank": dim // heads, "hidden": widening * dim}
+        f"dim {dim}, {heads} heads": {
+            "dim": dim,
+            "rank": dim // heads,
+            "hidden": sizes.hidden if widening is None else widening * dim,
+        }
         for dim in sizes.dims
         for heads in sizes.heads_per_block
     }

@@ -1,7 +1,7 @@
 """What a trained encoder is: its error, whether it trained at all, and what its full-rank heads learned."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -12,10 +12,14 @@ from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Positions, key_query_products
 from rankscope.lab.experiment import Scalar
 from rankscope.linalg.weights import Weights
-from rankscope.papers.amsel2024.training import EncoderCell, arranged, batch, squared_error
+from rankscope.papers.amsel2024.batches import Pair, batch, trained_on
+from rankscope.papers.amsel2024.recipe import EncoderCell
 from rankscope.tasks.neighbors import multiple_error
 
 TEST_BATCHES = 16
+SEEN_BATCHES = 100
+"""Most batches that repeat on which a model is asked what it remembers."""
+
 EPOCH = 100
 """Steps of an epoch: the authors report the best epoch's loss."""
 
@@ -29,36 +33,43 @@ That answer needs no attention, and is better than the best constant answer (whi
 def records(
     cells: Sequence[EncoderCell], weights: Weights, losses: Float[Tensor, "step member"], device: str
 ) -> list[dict[str, Scalar]]:
-    """One record a member.
+    """One record per member.
 
     error        on fresh samples
+    answered     share of fresh queries whose answer is the point that the output points to most
+    recalled     the same share on the batches that repeat, where there are such
     best_epoch   least training loss averaged over an epoch: the distinct batches, or 100 steps where all are fresh
     last_epoch   the training loss averaged over the last epoch
     left_out     steps whose gradients overflowed in float16, and counted as zero
     trained      whether the error on what it was trained on is under that of the best multiple of the point, by a margin:
                  fresh samples, or the distinct batches
     """
-    errors = fresh_errors(cells, weights, device).tolist()
-    distinct = cells[0].train.distinct_batches
-    epoch = distinct or EPOCH
-    best, last = best_epoch(losses, epoch).tolist(), losses[-epoch:].mean(0).tolist()
-    scaled = cells[0].train.precision.loss_scale != 1
-    left_out = (losses.isnan() & scaled).sum(0).tolist()
+    fresh = [batch(cells, Split.TEST, place, device=device) for place in range(TEST_BATCHES)]
+    errors, answered = errors_on(cells, weights, fresh)
+    repeats = any(cell.train.distinct_batches for cell in cells)
+    recalled = _recalled(cells, weights, device) if repeats else answered
     found = []
     for member, cell in enumerate(cells):
-        model, alone = cell.model, multiple_error(cell.task)
+        model, alone, distinct = cell.model, multiple_error(cell.task), cell.train.distinct_batches
+        own, epoch = losses[:, member : member + 1], distinct or EPOCH
+        best = float(best_epoch(own, epoch))
+        scaled = cell.train.precision.loss_scale != 1
         record: dict[str, Scalar] = {
-            "error": errors[member],
-            "best_epoch": best[member],
-            "last_epoch": last[member],
-            "left_out": left_out[member],
+            "error": float(errors[member]),
+            "answered": float(answered[member]),
+            "best_epoch": best,
+            "last_epoch": float(own[-epoch:].mean()),
+            "left_out": int((own.isnan() & scaled).sum()),
             "without_attention": alone,
-            "trained": (errors if distinct is None else best)[member] < alone - TRAINED_BY,
+            "trained": (float(errors[member]) if distinct is None else best) < alone - TRAINED_BY,
             "dim": model.dim,
             "rank": model.rank,
             "heads": model.heads,
-            "parameters": 4 * model.budget * model.dim * model.width,
+            "parameters": 4 * model.budget * model.block * model.width,
+            "all_parameters": model.parameters,
         }
+        if distinct is not None:
+            record["recalled"] = float(recalled[member])
         if model.layers == 1 and model.rank == model.dim and model.positions is Positions.NONE:
             record |= identity_fit(key_query_products(model, weights, member).cpu())
         found.append(record)
@@ -66,17 +77,37 @@ def records(
 
 
 @torch.no_grad()
-def fresh_errors(cells: Sequence[EncoderCell], weights: Weights, device: str) -> Float[Tensor, " member"]:
-    """Mean error over fresh samples, in batches of the training's size."""
-    total = torch.zeros(len(cells), device=device)
-    stack, tokens = [cell.model for cell in cells], cells[0].task.tokens
-    program = stacked_encoder.program_for(stack, tokens, device)
-    leaves = stacked_encoder.leaves_of(weights, program)
-    for place in range(TEST_BATCHES):
-        pair = batch(cells, cells[0].train.batch, Split.TEST, place, device=device)
-        points, answers = arranged(cells, pair, program)
-        total += squared_error(stacked_encoder.encode(stack, leaves, points, tokens, program), answers)
-    return total / TEST_BATCHES
+def errors_on(
+    cells: Sequence[EncoderCell], weights: Weights, pairs: Iterable[Pair]
+) -> tuple[Float[Tensor, " member"], Float[Tensor, " member"]]:
+    """Mean squared error over the batches, and the share of queries that are answered."""
+    stack = [cell.model for cell in cells]
+    each = []
+    for points, answers in pairs:
+        outputs = stacked_encoder.forward(stack, weights, points)
+        error = (outputs - answers).square().sum(-1).mean((1, 2))
+        each.append(torch.stack([error, right_answers(outputs, points, answers)]))
+    errors, answered = torch.stack(each).mean(0)
+    return errors, answered
+
+
+def right_answers(
+    outputs: Float[Tensor, "member sample token dim"],
+    points: Float[Tensor, "member sample token dim"],
+    answers: Float[Tensor, "member sample token dim"],
+) -> Float[Tensor, " member"]:
+    """Share of tokens whose output has its largest product, among those with the other points, with the answer."""
+    products = outputs @ points.mT
+    products.diagonal(dim1=-2, dim2=-1).fill_(-torch.inf)
+    chosen = points.gather(-2, products.argmax(-1, keepdim=True).expand_as(points))
+    return (chosen == answers).all(-1).float().mean((1, 2))
+
+
+def _recalled(cells: Sequence[EncoderCell], weights: Weights, device: str) -> Float[Tensor, " member"]:
+    """The share of right answers on the batches that repeat, or on the first hundred of them."""
+    most = max(cell.train.distinct_batches or 1 for cell in cells)
+    at = trained_on(cells, device)
+    return errors_on(cells, weights, (at(step) for step in range(min(most, SEEN_BATCHES))))[1]
 
 
 def best_epoch(losses: Float[Tensor, "step member"], epoch: int = EPOCH) -> Float[Tensor, " member"]:

@@ -9,7 +9,8 @@ from rankscope.ensembles.encoder import Encoder
 from rankscope.lab import Job, Outcome, Trainer
 from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.measurement import records
-from rankscope.papers.amsel2024.training import EncoderCell, Recipe, train_group
+from rankscope.papers.amsel2024.recipe import EncoderCell, Recipe
+from rankscope.papers.amsel2024.training import train_group
 from rankscope.tasks.neighbors import Neighbors
 
 Trained = tuple[Weights, Float[Tensor, "step member"]]
@@ -20,8 +21,8 @@ class EncoderTrainer(Trainer[Neighbors, Encoder, Recipe, Trained]):
     """Stopped or killed, a training goes on from its last state."""
 
     def shape_key(self, cell: EncoderCell) -> Hashable:
-        """Everything but rank and seed."""
-        return cell.task, cell.model.replace(rank=1), cell.train
+        """Everything but rank, seed and the number of distinct batches."""
+        return cell.task, cell.model.replace(rank=1), cell.train.replace(distinct_batches=None)
 
     def steps(self, cell: EncoderCell) -> int:
         """Steps of the training."""

@@ -4,6 +4,7 @@ from rankscope.lab.paper import Paper
 from rankscope.papers.li2024.claims import CLAIMS
 from rankscope.papers.li2024.experiments import SETTINGS, experiments
 from rankscope.papers.li2024.figures import figures
+from rankscope.papers.li2024.findings import findings
 
 PAPER = Paper(
     name="li2024",
@@ -13,4 +14,5 @@ PAPER = Paper(
     claims=CLAIMS,
     figures=figures,
     settings_note=SETTINGS,
+    findings=findings,
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series, band, curve
 from rankscope.lab import Verdict, judge
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawable
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024 import quantities as bounded
 from rankscope.papers.li2024.claims import CLAIMS, at_end
@@ -34,7 +34,7 @@ def figures(results: Results) -> list[Figure]:
         "sensitivity": (_sensitivity,),
     }
     wanted = [function for name, functions in made.items() if _has(results, name) for function in functions]
-    return [function(results) for function in dict.fromkeys(wanted)]
+    return drawable(*(partial(function, results) for function in dict.fromkeys(wanted)))
 
 
 def _figure_1(results: Results) -> Figure:

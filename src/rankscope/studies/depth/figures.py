@@ -7,13 +7,17 @@ from rankscope.figures.figure import Colours, Figure, HeatMap, Panel, Series, cu
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.papers.li2024.claims import TWO_GROUPS
-from rankscope.studies.depth.claims import MOVES, last_layer, trained
+from rankscope.studies.depth.claims import trained
 from rankscope.studies.depth.experiments import FULL, MODEL, PLAIN, WIRINGS
 from rankscope.studies.depth.measurement import KINDS, ORDERS
 
 GREEK = {letter: f"ΔW_{letter.upper()}" for letter in KINDS.values()}
 NAMES = {PLAIN: "no residuals, no norms", FULL: "residuals and norms"}
 NOT_MOVED = "A dash: it did not move, the layer has no such matrix, or nothing trained."
+
+
+MOVES = 0.01
+"""‖ΔW‖/‖W(0)‖ from which a matrix counts as having learned something."""
 
 
 def figures(results: Results) -> list[Figure]:
@@ -141,7 +145,7 @@ def _updates(table: pd.DataFrame) -> Figure:
 
 def _neurons(table: pd.DataFrame) -> Figure:
     rows = trained(rows_of(table, "neurons"))
-    places = (("first", rows[rows["layer"] == 1]), ("last", last_layer(rows)))
+    places = (("first", rows[rows["layer"] == 1]), ("last", rows[rows["layer"] == rows["layers"]]))
 
     def drawn(column: str) -> list[Series]:
         return [

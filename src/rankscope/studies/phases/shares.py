@@ -1,6 +1,7 @@
 """From a map's table to where a claim of the paper holds, seed by seed, by the claim's own checks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ def checks_of_settings(phase: PhaseMap, table: pd.DataFrame, claim: Claim) -> li
 
     def at(row: int, column: int) -> list[Check]:
         own = (tuple(value[row, column].tolist()) for value in values)
-        return [Check(check.what, seeds, check.bound) for check, seeds in zip(whole, own, strict=True)]
+        return [replace(check, values=seeds) for check, seeds in zip(whole, own, strict=True)]
 
     return [[at(row, column) for column in range(columns)] for row in range(rows)]
 
@@ -49,16 +50,3 @@ def passes(checks: Sequence[Check]) -> np.ndarray:
 def holding(phase: PhaseMap, table: pd.DataFrame, claim: Claim) -> np.ndarray:
     """Where the claim holds, as (row, column, seed)."""
     return np.array([[passes(checks) for checks in row] for row in checks_of_settings(phase, table, claim)])
-
-
-def share_connected(holds: np.ndarray, row: int, column: int) -> float:
-    """The share of the cells that hold which are joined to (row, column) by cells that hold, side by side; 0 if it fails.
-
-    >>> share_connected(np.array([[True, True, False, True]]), 0, 0)
-    0.6666666666666666
-    """
-    from scipy import ndimage
-
-    regions, _ = ndimage.label(holds)
-    home = regions[row, column]
-    return float((regions == home).sum() / holds.sum()) if home else 0.0

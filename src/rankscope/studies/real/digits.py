@@ -2,7 +2,7 @@
 
 The images of 0 to 7 (Alpaydin and Kaynak 1998, as scikit-learn carries them) have eight kinds and three bits. The highest,
 whether the digit is at least 4, is what the ViT learns first. The lowest 1, 2 or 3 are the 2, 4 or 8 classes that it is
-fine-tuned on: the images and their kinds stay, the number of classes varies.
+fine-tuned on, with all kinds or with the first few: kinds and classes vary apart, the number of images does not.
 """
 
 import copy
@@ -20,12 +20,13 @@ from rankscope.checkpoints.modules import import_extra
 from rankscope.core import Config
 from rankscope.core.streams import stream
 from rankscope.studies.real.training import (
-    CLASSES,
+    HALVES,
     Batch,
     FineTune,
     Optimizer,
     Trial,
     fine_tune,
+    permuted,
     shuffled,
     with_head,
 )
@@ -41,13 +42,17 @@ _BUILDING = threading.Lock()
 
 
 class Digits(Config):
-    """The remainder of the digit modulo `classes`.
+    """The remainder modulo `classes` of the first `kinds` digits.
 
-    test      how many images are held out, from pretraining too
+    test, half   how many images of these kinds are held out, from pretraining too, and how many each half has
+    permuted     whether the labels are dealt out anew among the images that are trained on
     """
 
     test: int = Field(ge=1)
-    classes: int = Field(default=CLASSES, ge=2, le=KINDS)
+    half: int = Field(ge=1)
+    kinds: int = Field(default=KINDS, ge=2, le=KINDS)
+    classes: int = Field(default=2, ge=2, le=KINDS)
+    permuted: bool = False
 
 
 class SmallVit(Config):
@@ -59,32 +64,47 @@ class SmallVit(Config):
     hidden: int = Field(default=256, ge=1)
 
 
-def prepare(task: Digits, model: SmallVit, train: FineTune, seed: int, device: str) -> Trial:
-    """The pretrained ViT under a new head, the training images, and those held out."""
+def prepare(task: Digits, model: SmallVit, train: FineTune, seed: int, half: int, device: str) -> Trial:
+    """The pretrained ViT under a new head, one half of the training images, and those held out."""
     images, digits = _images()
-    order = _order(seed)
-    held_out, training = order[: task.test], order[task.test :]
+    held_out, training = split(task, seed)
     labels = digits % task.classes
+    if task.permuted:
+        labels[training] = permuted(labels[training], seed)
+    chosen = training[half * task.half :][: task.half]
     encoder = copy.deepcopy(_pretrained(task.test, model, train.pretraining, seed, device))
     return Trial(
         with_head(encoder, task.classes, seed, device),
-        _batches(images[training], labels[training], train.batch, seed, device),
+        _batches(images[chosen], labels[chosen], train.batch, seed, device),
+        [_batch(images[chosen], labels[chosen], device)],
         [_batch(images[held_out], labels[held_out], device)],
     )
 
 
+def split(task: Digits, seed: int) -> tuple[Int[Tensor, " image"], Int[Tensor, " image"]]:
+    """The images of the task's kinds that are held out, and those of both halves."""
+    order = _order(seed)
+    ours = order[_images()[1][order] < task.kinds]
+    return ours[: task.test], ours[task.test :][: HALVES * task.half]
+
+
 @cache
 def _pretrained(test: int, model: SmallVit, steps: int, seed: int, device: str) -> Any:
-    """A ViT of random weights after `steps` on whether the digit is in the upper half, by AdamW."""
+    """A ViT of random weights after `steps` on whether the digit is in the upper half, by AdamW.
+
+    Whatever the kinds, none of the images that may be held out is among those it sees: the first of the order of each kind.
+    """
     encoder = _random(model, seed)
     if steps == 0:
         return encoder
     images, digits = _images()
-    chosen = _order(seed)[test:]
+    order = _order(seed)
+    kept_back = torch.cat([order[digits[order] < kinds][:test] for kinds in range(2, KINDS + 1)])
+    chosen = order[~torch.isin(order, kept_back)]
     train = FineTune(optimizer=Optimizer.ADAMW, learning_rate=PRETRAINING_RATE, steps=steps, batch=32)
     upper = (digits >= KINDS // 2).long()
     data = _batches(images[chosen], upper[chosen], train.batch, seed, device, "pretraining")
-    fine_tune(with_head(encoder, CLASSES, seed, device, "pretraining"), data, train)
+    fine_tune(with_head(encoder, 2, seed, device, "pretraining"), data, train)
     return encoder
 
 
@@ -132,7 +152,7 @@ def _batch(images: Float[Tensor, "sample 1 8 8"], labels: Int[Tensor, " sample"]
 
 
 def _order(seed: int) -> Int[Tensor, " sample"]:
-    """The images of one seed: those held out come first."""
+    """The images in the order of one seed."""
     return torch.randperm(len(_images()[1]), generator=stream(seed, "digits"))
 
 

@@ -1,197 +1,146 @@
-"""Ranks of what fine-tuning added, what truncation keeps, and what pruning costs, for either optimizer."""
+"""The three questions to real data, drawn: the rank that is needed, what two halves share, what pruning costs."""
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
-from torch import Tensor
 
 from rankscope.figures.figure import Figure, Panel, Series, band, curve
-from rankscope.lab.paper import Results, drawable
+from rankscope.lab.paper import Results
 from rankscope.lab.tidy import WHOLE, rows_of, with_whole
-from rankscope.studies.real.claims import SHARE
-from rankscope.studies.real.measurement import EVERY, LAST, ORDERS, PARTS, RANKS
-from rankscope.studies.real.subjects import DIGITS, SUBJECTS, Subject
-from rankscope.studies.real.training import CLASSES
+from rankscope.measure.neurons import Order
+from rankscope.studies.real.claims import all_kinds, beyond_permuted, labelled
+from rankscope.studies.real.measurement import DRAWS, HELD_OUT, PARTS, RANKS, SEEN
 
-MOST_POINTS = 96
-
+TITLES = {"digits": "A small ViT on real digits", "real": "A real model on real sentences"}
 WORDS = {
-    "ranks": ("directions in ΔW", "Remark 1 and figure 2: ΔW is of rank 2, the number of classes."),
-    "truncation": (
-        "every update truncated",
-        "Figure 1: rank ≥ 2 is like full rank, rank 1 is clearly worse.",
-    ),
-    "neurons": (
-        "neurons",
-        "Figure 3: about 0.4 of the neurons hardly move, and pruning the smallest 0.4 does no harm; corollary 1: pruning "
-        "the largest does.",
-    ),
-    "classes": (
-        "more classes",
-        "Remark 1: ΔW has the rank of the number of classes, two in the paper; figure 1: that many directions are like all.",
-    ),
+    Order.SMALLEST: "the smallest first",
+    Order.LARGEST: "the largest first",
+    Order.RANDOM: "at random",
 }
-
-Arrays = dict[str, list[dict[str, Tensor]]]
-"""Those of every cell, by optimizer."""
+OVER = "Means over seeds and both halves, with 95% intervals over seeds."
 
 
 def figures(results: Results) -> Sequence[Figure]:
     """Figures of those of both data sets that were run."""
-    return [
-        figure
-        for subject in SUBJECTS
-        if subject.experiment in results.tables
-        for figure in _figures(subject, results)
-    ]
+    made = []
+    for name in TITLES:
+        table = results.tables.get(f"li2024/{name}")
+        if table is not None:
+            made += [_needed(name, table), _shared(name, table), _pruning(name, table)]
+    return made
 
 
-def _figures(subject: Subject, results: Results) -> list[Figure]:
-    table = results.tables[subject.experiment]
-    two = table[table["classes"] == CLASSES]
-
-    def arrays() -> Arrays:
-        by_optimizer = rows_of(two, WHOLE).groupby("optimizer", sort=False)
-        return {str(name): [results.arrays(cell) for cell in rows["cell"]] for name, rows in by_optimizer}
-
-    makers = [
-        lambda: _ranks(subject, arrays()),
-        lambda: _truncation(subject, two),
-        lambda: _neurons(subject, two, arrays()),
-    ]
-    return drawable(*makers, *([lambda: _classes(table)] if subject is DIGITS else []))
-
-
-def _figure(
-    subject: Subject, name: str, caption: str, panels: Sequence[Panel], columns: int | None = None
-) -> Figure:
-    title, says = WORDS[name]
+def _figure(name: str, question: str, title: str, says: str, caption: str, panels: Sequence[Panel]) -> Figure:
     return Figure(
-        id=f"li2024-{subject.name}-{name}",
-        title=f"{subject.title}: {title}",
+        id=f"li2024-{name}-{question}",
+        title=f"{TITLES[name]}: {title}",
         paper_says=says,
-        caption=caption,
+        caption=f"{caption} {OVER}",
         panels=panels,
-        experiments=(subject.experiment,),
-        columns=columns,
-    )
-
-
-def _ranks(subject: Subject, arrays: Arrays) -> Figure:
-    panels = []
-    for name, cells in arrays.items():
-        ranks = np.stack([cell["energy@0.90"].numpy() for cell in cells])
-        layers = [str(layer + 1) for layer in range(ranks.shape[1])]
-        parts = [band(part, layers, ranks[:, :, place].T.tolist()) for place, part in enumerate(PARTS)]
-        classes = Series("classes", layers, [float(CLASSES)] * len(layers), paper=True)
-        panels.append(
-            Panel(
-                f"{name}: directions that hold 0.9 of ‖ΔW‖²",
-                "layer",
-                "directions",
-                [*parts, classes],
-                log_y=True,
-            )
-        )
-    spectra = []
-    for name, cells in arrays.items():
-        values = np.stack(
-            [np.concatenate([cell[f"spectrum/{part}"].numpy() for part in PARTS]) for cell in cells]
-        )
-        relative = np.median(values / values[..., :1], axis=1)
-        # a logarithmic axis: places evenly apart on it
-        shown = np.unique(np.geomspace(1, relative.shape[-1], MOST_POINTS // 4).round().astype(int))
-        spectra.append(band(name, shown.astype(float).tolist(), relative[:, shown - 1].T.tolist()))
-    panels.append(
-        Panel("singular values of ΔW over the largest", "place", "σ_i / σ₁", spectra, log_x=True, log_y=True)
-    )
-    return _figure(
-        subject,
-        "ranks",
-        "Means over seeds with 95% intervals; Q, K, V, O are those of attention, up and down those of the MLP. The values at "
-        "the right are medians over all matrices of the layers.",
-        panels,
-    )
-
-
-def _truncation(subject: Subject, table: pd.DataFrame) -> Figure:
-    panels = []
-    for column, label in (("accuracy", "accuracy"), ("loss", "cross-entropy")):
-        series = [_kept(str(name), rows, column) for name, rows in table.groupby("optimizer", sort=False)]
-        panels.append(
-            Panel(f"{label} on held-out {subject.held_out}", "rank kept of every update", label, series)
-        )
-    return _figure(
-        subject,
-        "truncation",
-        f"Means over seeds with 95% intervals. Rank 0 is {subject.before} under the trained head. Biases and norms, which "
-        "are no matrices, keep what they learned.",
-        panels,
-    )
-
-
-def _neurons(subject: Subject, table: pd.DataFrame, arrays: Arrays) -> Figure:
-    moved = []
-    for name, cells in arrays.items():
-        sizes = np.stack([cell["neurons/update"].numpy() for cell in cells])
-        ordered = np.sort(sizes / sizes.mean(-1, keepdims=True), axis=-1).mean(1)
-        places = np.linspace(0, ordered.shape[-1] - 1, MOST_POINTS).round().astype(int)
-        shares = ((places + 1) / ordered.shape[-1]).tolist()
-        moved.append(band(name, shares, ordered[:, places].T.tolist()))
-    panels = [
-        Panel("how far neurons move, sorted", "share of a layer's neurons", "‖Δo_i‖ over its mean", moved)
-    ]
-    for optimizer, rows in table.groupby("optimizer", sort=False):
-        pruned = [
-            curve(str(order), with_whole(rows, rows_of(rows, "pruning", order=tag), fraction=0.0), "fraction", "accuracy")
-            for tag, order in ORDERS.items()
-        ]  # fmt: skip
-        panels.append(
-            Panel(f"{optimizer}: pruning", "share of every layer's neurons silenced", "accuracy", pruned)
-        )
-    return _figure(
-        subject,
-        "neurons",
-        "Means over seeds with 95% intervals; at the left over layers too. When pruning, the size of a neuron is the norm of "
-        "what it reads times that of what it writes.",
-        panels,
-    )
-
-
-def _classes(table: pd.DataFrame) -> Figure:
-    panels = []
-    counts = sorted({float(count) for count in table["classes"]})
-    for where, layer in (("all layers", EVERY), ("the last layer", LAST)):
-        ranks = rows_of(table, "energy rank", share=SHARE, layer=layer)
-        for optimizer, rows in ranks.groupby("optimizer", sort=False):
-            parts = [curve(part, rows[rows["part"] == part], "classes", "energy_rank") for part in PARTS]
-            panels.append(
-                Panel(
-                    f"{optimizer}: {where}",
-                    "classes",
-                    "directions that hold 0.9 of ‖ΔW‖²",
-                    [*parts, Series("classes", counts, counts, paper=True)],
-                    log_x=True,
-                    log_y=True,
-                )
-            )
-    for optimizer, rows in table.groupby("optimizer", sort=False):
-        kept = [_kept(f"{count} classes", some, "accuracy") for count, some in rows.groupby("classes")]
-        panels.append(
-            Panel(f"{optimizer}: accuracy, updates truncated", "rank kept of every update", "accuracy", kept)
-        )
-    return _figure(
-        DIGITS,
-        "classes",
-        "Means over seeds with 95% intervals; at the top, each part's median over the layers. The images are of eight kinds, "
-        "whatever the number of classes.",
-        panels,
+        experiments=(f"li2024/{name}",),
         columns=2,
     )
 
 
-def _kept(name: str, table: pd.DataFrame, column: str) -> Series:
-    """The column at every rank kept of the updates, and with all of them."""
-    parts = [*(rows_of(table, "truncation", rank=rank) for rank in RANKS), rows_of(table, WHOLE)]
-    return band(name, [*map(str, RANKS), "all"], [rows[column].tolist() for rows in parts])
+def _curve(name: str, rows: pd.DataFrame, x: str, y: str) -> Series:
+    """Over seeds at every x, with one value per seed: both halves together."""
+    return curve(name, rows.groupby([x, "seed"], sort=True)[y].mean().reset_index(), x, y)
+
+
+def _needed(name: str, table: pd.DataFrame) -> Figure:
+    panels = []
+    for optimizer, rows in all_kinds(table).groupby("optimizer", sort=False):
+        kept = []
+        for classes, some in labelled(rows, "true").groupby("classes", sort=True):
+            parts = [rows_of(some, "truncation", rank=rank, on=HELD_OUT) for rank in RANKS]
+            parts.append(rows_of(some, WHOLE, on=HELD_OUT))
+            losses = [part.groupby("seed")["loss"].mean().tolist() for part in parts]
+            kept.append(band(f"{classes} classes", [*map(str, RANKS), "all"], losses))
+        panels.append(
+            Panel(f"{optimizer}: what is held out", "rank kept of every update", "cross-entropy", kept)
+        )
+        needed = rows_of(rows, "needed rank")
+        series = [
+            _curve(words, some[some["on"] == on], "classes", "needed_rank")
+            for words, some, on in (
+                ("held out", labelled(needed, "true"), HELD_OUT),
+                ("seen", labelled(needed, "true"), SEEN),
+                ("seen, permuted labels", labelled(needed, "permuted"), SEEN),
+            )
+        ]
+        counts = [float(str(x)) for x in series[0].x]
+        theory = Series("classes", counts, counts, paper=True)
+        panels.append(
+            Panel(
+                f"{optimizer}: rank that keeps 0.95 of the gain",
+                "classes",
+                "rank",
+                [*series, theory],
+                log_x=True,
+                log_y=True,
+            )
+        )
+    return _figure(
+        name,
+        "needed",
+        "the rank that the update needs",
+        "Figure 1 and remark 1: as many directions as classes are like all of them.",
+        "Rank 0 is the encoder as it was, under the trained head; biases and norms, which are no matrices, keep what they "
+        "learned.",
+        panels,
+    )
+
+
+def _shared(name: str, table: pd.DataFrame) -> Figure:
+    axes = [axis for axis in ("kinds", "classes") if axis in table]
+    panels = []
+    for optimizer, rows in table.groupby("optimizer", sort=False):
+        angles = rows_of(all_kinds(rows), "angle")
+        angles = angles[angles["classes"] == angles["classes"].max()]
+        by_place = [
+            _curve(f"{pair}, {labels} labels", some[some["part"].isin(list(pair))], "place", "cosine")
+            for pair in ("QK", "VO")
+            for labels, some in angles.groupby("labels", sort=False)
+        ]
+        panels.append(
+            Panel(f"{optimizer}: angles between the halves, most classes", "place", "cosine", by_place)
+        )
+        cases = rows_of(rows, "shared")[axes].drop_duplicates().sort_values(axes)
+        at = [{axis: int(case[axis]) for axis in axes} for _, case in cases.iterrows()]
+        words = [" in ".join(str(value) for value in one.values()) for one in at]
+        beyond = [
+            band(f"ΔW_{part}", words, [beyond_permuted(rows, part, **one).tolist() for one in at])
+            for part in PARTS
+        ]
+        panels.append(
+            Panel(f"{optimizer}: shared beyond permuted labels", " in ".join(axes), "directions", beyond)
+        )
+    return _figure(
+        name,
+        "shared",
+        "directions that two halves of the data share",
+        "ΔW_Q and ΔW_K count kinds, ΔW_V and ΔW_O classes (with k patterns in c classes, this lab's synthetic finding).",
+        "Of the 16 first directions that each update reads, means over the layers; squared cosines add up to what is shared.",
+        panels,
+    )
+
+
+def _pruning(name: str, table: pd.DataFrame) -> Figure:
+    panels = []
+    for optimizer, rows in labelled(table, "true").groupby("optimizer", sort=False):
+        whole = rows[(rows["on"] == HELD_OUT) | rows["on"].isna()]
+        series = []
+        for order in DRAWS:
+            points = with_whole(whole, rows_of(whole, "pruning", order=order.value), fraction=0.0)
+            series.append(_curve(WORDS[order], points, "fraction", "loss"))
+        panels.append(
+            Panel(f"{optimizer}: pruning", "share of every layer's neurons silenced", "cross-entropy", series)
+        )
+    return _figure(
+        name,
+        "pruning",
+        "which neurons can go",
+        "Figure 3 and corollary 1: the smallest neurons can go, the largest cannot.",
+        "On what is held out; the size of a neuron is the norm of what it reads times that of what it writes.",
+        panels,
+    )

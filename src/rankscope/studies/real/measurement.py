@@ -1,7 +1,7 @@
-"""The paper's measurements on a fine-tuned encoder: ranks of ΔW, truncation, neurons, pruning."""
+"""What is measured on two fine-tunings of one encoder, on two halves of the data that share no example."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,74 +10,130 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankscope.checkpoints import open_checkpoint
-from rankscope.lab import Outcome
-from rankscope.lab.experiment import Scalar
 from rankscope.lab.tidy import MEASUREMENT, WHOLE, Record
 from rankscope.linalg.decompose import TopFactors, top_factors
 from rankscope.linalg.weights import Weights
-from rankscope.measure.neurons import Order, magnitudes, two_groups
+from rankscope.measure.needed_rank import needed_rank
+from rankscope.measure.neurons import Order
+from rankscope.measure.subspaces import principal_cosines
 from rankscope.scope.neurons import silence
-from rankscope.scope.updates import measure_updates
 from rankscope.studies.real.training import Batch, Classifier
 
-RANKS = (0, 1, 2, 4, 8, 32)
+RANKS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 """Ranks kept of every update; 0 is the encoder as it was, under the trained head."""
+
+SHARE = 0.95
+"""Of the loss that the update gains: the rank that keeps it is the rank that is needed."""
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.8)
 """Shares of every layer's neurons that are silenced."""
 
-ORDERS = {"smallest": Order.SMALLEST, "largest": Order.LARGEST}
+DRAWS = {Order.SMALLEST: 1, Order.LARGEST: 1, Order.RANDOM: 3}
+"""How often neurons are silenced in each order."""
 
-PARTS = ("Q", "K", "V", "O", "up", "down")
-"""The matrices of a layer by short names."""
+SUBSPACE = 16
+"""Directions of every update that are compared between the halves: twice the most kinds or classes."""
 
-SHARES = (0.9, 0.95)
-"""Of ‖ΔW‖² that the counted directions hold."""
+PARTS = ("Q", "K", "V", "O")
+"""The matrices of attention by short names."""
 
-EVERY, LAST = "all", "last"
-"""All parts or layers, of which a record has the median, and the last layer."""
+SEEN, HELD_OUT = "seen", "held out"
 
-EVALUATIONS = 1 + len(RANKS) + len(ORDERS) * len(FRACTIONS)
+
+class Tuned(NamedTuple):
+    """A fine-tuned classifier, how its encoder began, what it was trained on, and what was held out."""
+
+    classifier: Classifier
+    start: Weights
+    seen: Sequence[Batch]
+    test: Sequence[Batch]
+
+
+def evaluations(permuted: bool) -> int:
+    """How many models are evaluated for a half."""
+    return 1 + len(RANKS) + (0 if permuted else sum(DRAWS.values()) * len(FRACTIONS))
 
 
 def examine(
-    classifier: Classifier, start: Weights, test: Sequence[Batch], *, tick: Callable[[], None] = lambda: None
-) -> Outcome:
-    """Everything measured on one fine-tuned classifier, whose encoder began as `start`."""
+    halves: Sequence[Tuned], *, permuted: bool, tick: Callable[[], None] = lambda: None
+) -> list[Record]:
+    """Everything measured on the two halves: the rank that each needs, what they share, and what pruning costs.
+
+    Permuted labels say nothing of what is held out: there only what was seen is measured.
+    """
     records: list[Record] = []
+    found = [updates(half.classifier, half.start) for half in halves]
+    for place, (half, update) in enumerate(zip(halves, found, strict=True)):
+        rows = [*truncation(half, update, permuted, tick), *(() if permuted else pruning(half, tick))]
+        records += [{**row, "half": place} for row in rows]
+    return [*records, *shared_directions(halves[0].classifier, *found)]
 
-    def evaluated(model: Classifier, measurement: str, **at: Scalar) -> None:
-        accuracy, loss = score(model, test)
-        records.append({MEASUREMENT: measurement, **at, "accuracy": accuracy, "loss": loss})
+
+def truncation(
+    half: Tuned, found: "dict[str, Update]", permuted: bool, tick: Callable[[], None]
+) -> Iterator[Record]:
+    """The loss with every update cut to a rank, and the rank that is needed, on what was seen and what was held out."""
+    sets = {SEEN: half.seen, **({} if permuted else {HELD_OUT: half.test})}
+    losses: dict[str, list[Tensor]] = {on: [] for on in sets}
+    ranks = (*RANKS, max(update.full_rank for update in found.values()))
+    for place in range(len(ranks)):
+        whole = place == len(RANKS)
+        model = half.classifier if whole else with_update_rank(half, found, RANKS[place])
+        for on, batches in sets.items():
+            loss, accuracy = score(model, batches)
+            losses[on].append(loss)
+            values: Record = {"on": on, "loss": float(loss.mean()), "accuracy": accuracy}
+            at: Record = {MEASUREMENT: WHOLE} if whole else {MEASUREMENT: "truncation", "rank": RANKS[place]}
+            yield {**at, **values}
         tick()
+    for on, each in losses.items():
+        needed = needed_rank(torch.stack(each), ranks, SHARE)
+        yield {
+            MEASUREMENT: "needed rank",
+            "on": on,
+            **{f"needed_{k}": v for k, v in needed._asdict().items()},
+        }
 
-    evaluated(classifier, WHOLE)
-    found = updates(classifier, start)
-    for rank in RANKS:
-        evaluated(with_update_rank(classifier, start, found, rank), "truncation", rank=rank)
-    for tag, order in ORDERS.items():
+
+def pruning(half: Tuned, tick: Callable[[], None]) -> Iterator[Record]:
+    """The loss on what is held out with a fraction of every layer's neurons silenced; at random, the mean over draws."""
+    for order, draws in DRAWS.items():
         for fraction in FRACTIONS:
-            silenced = Classifier(silence(classifier.encoder, fraction, order), classifier.head)
-            evaluated(silenced, "pruning", order=tag, fraction=fraction)
-    ranks, arrays = update_ranks(classifier, start)
-    neurons, norms = update_neurons(classifier, start)
-    classes = classifier.head.out_features
-    return Outcome(
-        [{"classes": classes, **record} for record in (*records, *ranks, neurons)], {**arrays, **norms}
-    )
+            losses = []
+            for draw in range(draws):
+                silenced = silence(half.classifier.encoder, fraction, order, seed=draw)
+                losses.append(float(score(Classifier(silenced, half.classifier.head), half.test)[0].mean()))
+                tick()
+            yield {
+                MEASUREMENT: "pruning",
+                "order": order.value,
+                "fraction": fraction,
+                "loss": sum(losses) / len(losses),
+            }
 
 
-def score(classifier: Classifier, test: Sequence[Batch]) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy on what is held out."""
+def shared_directions(
+    classifier: Classifier, one: "dict[str, Update]", other: "dict[str, Update]"
+) -> Iterator[Record]:
+    """How many of the directions that ΔW reads are the same in both halves, and each angle; means over the layers."""
+    for part, names in layer_matrices(classifier).items():
+        cosines = torch.stack([principal_cosines(one[name].reads(), other[name].reads()) for name in names])
+        yield {MEASUREMENT: "shared", "part": part, "shared": float(cosines.square().sum(1).mean())}
+        for place, cosine in enumerate(cosines.mean(0).tolist()):
+            yield {MEASUREMENT: "angle", "part": part, "place": place + 1, "cosine": cosine}
+
+
+def score(classifier: Classifier, batches: Sequence[Batch]) -> tuple[Float[Tensor, " sample"], float]:
+    """The cross-entropy of every example, and the accuracy."""
     with torch.no_grad():
-        logits = torch.cat([classifier(batch) for batch in test])
-    labels = torch.cat([batch.labels for batch in test])
+        logits = torch.cat([classifier(batch) for batch in batches])
+    labels = torch.cat([batch.labels for batch in batches])
     right = (logits.argmax(-1) == labels).double().mean()
-    return float(right), float(functional.cross_entropy(logits, labels))
+    return functional.cross_entropy(logits, labels, reduction="none"), float(right)
 
 
 class Update(NamedTuple):
-    """ΔW by its singular directions, on the rows that moved: a word never seen keeps its embedding."""
+    """ΔW by its first singular directions, on the rows that moved: a word never seen keeps its embedding."""
 
     rows: Int[Tensor, " row"]
     factors: TopFactors
@@ -86,6 +142,15 @@ class Update(NamedTuple):
         """The start with the first `rank` directions of the update."""
         cut = self.factors.left[:, :rank] @ self.factors.right[:rank]
         return as_matrix(start).index_add(0, self.rows, cut).reshape(start.shape)
+
+    @property
+    def full_rank(self) -> int:
+        """How many directions the update could have."""
+        return min(len(self.rows), self.factors.right.shape[1])
+
+    def reads(self) -> Float[Tensor, "direction dim"]:
+        """The first directions of the input that the update reads."""
+        return functional.normalize(self.factors.right[:SUBSPACE], dim=1)
 
 
 def as_matrix(weight: Float[Tensor, "*shape"]) -> Float[Tensor, "row column"]:
@@ -101,85 +166,22 @@ def updates(classifier: Classifier, start: Weights) -> dict[str, Update]:
             update = as_matrix(end.detach() - start[name])
             rows = update.any(1).nonzero()[:, 0]
             if len(rows):
-                found[name] = Update(rows, top_factors(update[rows], min(len(rows), update.shape[1])))
+                most = min(len(rows), update.shape[1], max(RANKS))
+                found[name] = Update(rows, top_factors(update[rows], most))
     return found
 
 
-def with_update_rank(
-    classifier: Classifier, start: Weights, found: dict[str, Update], rank: int
-) -> Classifier:
+def with_update_rank(half: Tuned, found: dict[str, Update], rank: int) -> Classifier:
     """The classifier with the update of every matrix cut to `rank`; what is no matrix keeps what it learned."""
-    cut = copy.deepcopy(classifier)
+    cut = copy.deepcopy(half.classifier)
     with torch.no_grad():
         for name, parameter in cut.encoder.named_parameters():
             if name in found:
-                parameter.copy_(found[name].added_to(start[name], rank))
+                parameter.copy_(found[name].added_to(half.start[name], rank))
     return cut
 
 
-def update_ranks(classifier: Classifier, start: Weights) -> tuple[list[Record], dict[str, Tensor]]:
-    """The instrument `updates` on the layers' matrices: medians over all and by part, the last layer's, and arrays of all.
-
-    Stored in bfloat16, as most checkpoints are, fewer directions stand above the rounding.
-    """
-    names = layer_matrices(classifier)
-    every = [name for part in PARTS for name in names[part]]
-    trained = dict(classifier.encoder.named_parameters())
-    pair = [{name: weights[name].detach() for name in every} for weights in (start, trained)]
-    device = classifier.head.weight.device
-    scope = measure_updates(*pair, device=device)
-    table = scope.table.set_index("name")
-    coarse = [{name: value.bfloat16() for name, value in weights.items()} for weights in pair]
-    stored = measure_updates(*coarse, device=device).table.set_index("name")
-    table["signal_rank_bf16"] = stored["signal_rank"].fillna(0)
-    table["gap"] = [float(scope.spectra[str(name)][1] / scope.spectra[str(name)][2]) for name in table.index]
-    energy = {share: f"energy@{share:.2f}" for share in SHARES}
-    plain = ("effective_rank", "stable_rank", "signal_rank", "gap")
-
-    def energy_rank(share: float, part: str, layer: str, rank: float) -> Record:
-        return {
-            MEASUREMENT: "energy rank",
-            "share": share,
-            "part": part,
-            "layer": layer,
-            "energy_rank": float(rank),
-        }
-
-    records: list[Record] = [
-        {MEASUREMENT: "update", "stored": "float32", **{name: float(table[name].median()) for name in plain}},
-        {
-            MEASUREMENT: "update",
-            "stored": "bfloat16",
-            "signal_rank": float(table["signal_rank_bf16"].median()),
-        },
-        *(energy_rank(share, EVERY, EVERY, table[column].median()) for share, column in energy.items()),
-    ]
-    share, column = next(iter(energy.items()))
-    for part in PARTS:
-        ranks = table.loc[names[part], column]
-        records.append(energy_rank(share, part, EVERY, ranks.median()))
-        records.append(energy_rank(share, part, LAST, ranks.iloc[-1]))
-    grids = {
-        column: torch.tensor([table.loc[names[part], column].tolist() for part in PARTS]).T
-        for column in (*energy.values(), *plain, "signal_rank_bf16")
-    }
-    spectra = {
-        f"spectrum/{part}": torch.stack([scope.spectra[name] for name in names[part]]) for part in PARTS
-    }
-    return records, {**grids, **spectra}
-
-
-def update_neurons(classifier: Classifier, start: Weights) -> tuple[Record, dict[str, Tensor]]:
-    """How far every neuron moved, ‖Δo_i‖ of what it reads, and whether that falls into two groups [figure 3A]."""
-    trained = dict(classifier.encoder.named_parameters())
-    names = layer_matrices(classifier)["up"]
-    update = magnitudes(torch.stack([trained[name].detach() - start[name] for name in names])).cpu()
-    groups = {name: float(values.median()) for name, values in two_groups(update.double()).items()}
-    return {MEASUREMENT: "neurons", "of": "update", **groups}, {"neurons/update": update}
-
-
 def layer_matrices(classifier: Classifier) -> dict[str, list[str]]:
-    """The names of the layers' matrices, by part, a layer after the other."""
-    view = open_checkpoint(classifier.encoder)
-    attention = {part: [block.weights[part.lower()] for block in view.attention] for part in PARTS[:4]}
-    return {**attention, **{part: [block.weights[part] for block in view.mlps] for part in PARTS[4:]}}
+    """The names of the matrices of attention, by part, a layer after the other."""
+    blocks = open_checkpoint(classifier.encoder).attention
+    return {part: [block.weights[part.lower()] for block in blocks] for part in PARTS}

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 fine-tuned as a whole on the sign of a review's rating."""
+"""all-MiniLM-L6-v2 fine-tuned as a whole on how well a review was rated."""
 
 import copy
 import json
@@ -16,22 +16,27 @@ from rankscope.checkpoints.modules import import_extra
 from rankscope.core import Config
 from rankscope.core.streams import stream
 from rankscope.studies.real.assets import model_folder, reviews
-from rankscope.studies.real.training import CLASSES, Batch, FineTune, Trial, shuffled, with_head
+from rankscope.studies.real.training import HALVES, Batch, FineTune, Trial, permuted, shuffled, with_head
 
-TEST_BATCH = 64
+TEST_BATCH = 256
 _BUILDING = threading.Lock()
 
 
 class Reviews(Config):
-    """Movie-review snippets of at most `longest` tokens; positive or negative, what is rated between ±1 left out.
+    """Movie-review snippets of at most `longest` tokens, in equally many of `classes` by their rating.
 
-    test, train   how many are held out, and how many of the others are trained on (all of them if not given)
+    What is rated between ±`least_rating` is left out.
+
+    test, half   how many are held out, and how many each half has
+    permuted     whether the labels are dealt out anew among the sentences that are trained on
     """
 
     longest: int = Field(ge=4, le=512)
     test: int = Field(ge=1)
-    train: int | None = Field(default=None, ge=1)
+    half: int = Field(ge=1)
     least_rating: float = Field(default=1.0, gt=0)
+    classes: int = Field(default=2, ge=2, le=8)
+    permuted: bool = False
 
 
 class MiniLm(Config):
@@ -53,32 +58,43 @@ def fresh_encoder(layers: int) -> Any:
         return copy.deepcopy(_published(layers))
 
 
-def prepare(task: Reviews, model: MiniLm, train: FineTune, seed: int, device: str) -> Trial:
-    """The published encoder under a new head, the training sentences, and those held out."""
-    training, held_out = split(task, seed)
-    held_out.sort(key=lambda sentence: len(sentence.tokens))
+def prepare(task: Reviews, model: MiniLm, train: FineTune, seed: int, half: int, device: str) -> Trial:
+    """The published encoder under a new head, one half of the training sentences, and those held out."""
+    held_out, training = split(task, seed)
+    if task.permuted:
+        labels = permuted(torch.tensor([sentence.label for sentence in training]), seed).tolist()
+        training = [Sentence(one.tokens, label) for one, label in zip(training, labels, strict=True)]
+    chosen = training[half * task.half :][: task.half]
     return Trial(
-        with_head(fresh_encoder(model.layers), CLASSES, seed, device),
-        (padded(sentences, device) for sentences in shuffled(training, train.batch, seed)),
-        [
-            padded(held_out[start : start + TEST_BATCH], device)
-            for start in range(0, len(held_out), TEST_BATCH)
-        ],
+        with_head(fresh_encoder(model.layers), task.classes, seed, device),
+        (padded(sentences, device) for sentences in shuffled(chosen, train.batch, seed)),
+        _by_length(chosen[: task.test], device),
+        _by_length(held_out, device),
     )
 
 
 def split(task: Reviews, seed: int) -> tuple[list[Sentence], list[Sentence]]:
-    """The training sentences and the held-out ones, drawn anew for every seed; a sentence that occurs twice counts once."""
+    """The held-out sentences and those of both halves, drawn anew for every seed; one that occurs twice counts once."""
     once = {
-        tuple(tokens): Sentence(tokens, int(rating > 0))
+        tuple(tokens): (rating, tokens)
         for rating, tokens in _tokenised()
         if abs(rating) >= task.least_rating and len(tokens) <= task.longest
     }
-    fit = list(once.values())
+    ratings = torch.tensor([rating for rating, _ in once.values()], dtype=torch.float64)
+    bounds = ratings.quantile(torch.arange(1, task.classes, dtype=torch.float64) / task.classes)
+    labels = torch.bucketize(ratings, bounds).tolist()
+    fit = [Sentence(tokens, label) for (_, tokens), label in zip(once.values(), labels, strict=True)]
     order = torch.randperm(len(fit), generator=stream(seed, "reviews")).tolist()
     chosen = [fit[place] for place in order]
-    end = None if task.train is None else task.test + task.train
-    return chosen[task.test : end], chosen[: task.test]
+    return chosen[: task.test], chosen[task.test :][: HALVES * task.half]
+
+
+def _by_length(sentences: Sequence[Sentence], device: str) -> list[Batch]:
+    """Batches of sentences of about one length."""
+    ordered = sorted(sentences, key=lambda sentence: len(sentence.tokens))
+    return [
+        padded(ordered[start : start + TEST_BATCH], device) for start in range(0, len(ordered), TEST_BATCH)
+    ]
 
 
 def padded(sentences: Sequence[Sentence], device: str) -> Batch:

@@ -1,28 +1,21 @@
-"""Fine-tuning of one model per cell, measured as the paper measures its own."""
+"""Two fine-tunings per cell, on two halves of the data, measured together."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from rankscope.lab import Cell, Job, Outcome, Trainer
-from rankscope.linalg.weights import Weights
-from rankscope.studies.real.measurement import EVALUATIONS, examine
-from rankscope.studies.real.training import Batch, Classifier, FineTune, Trial, fine_tune
+from rankscope.studies.real.measurement import Tuned, evaluations, examine
+from rankscope.studies.real.training import HALVES, FineTune, Trial, fine_tune
 
-Prepare = Callable[[Any, Any, FineTune, int, str], Trial]
-"""From task, model, training, seed and device to what a cell needs."""
+Prepare = Callable[[Any, Any, FineTune, int, int, str], Trial]
+"""From task, model, training, seed, half and device to what a fine-tuning needs."""
 
-
-class Tuned(NamedTuple):
-    """A fine-tuned classifier, how its encoder began, and what was held out."""
-
-    classifier: Classifier
-    start: Weights
-    test: Sequence[Batch]
+COUNTS = ("kinds", "classes")
 
 
 @dataclass(frozen=True)
-class FineTuner(Trainer[Any, Any, FineTune, list[Tuned]]):
+class FineTuner(Trainer[Any, Any, FineTune, list[list[Tuned]]]):
     """Every cell runs alone: its model is large enough to fill a core."""
 
     prepare: Prepare
@@ -34,25 +27,29 @@ class FineTuner(Trainer[Any, Any, FineTune, list[Tuned]]):
         return cell.key()
 
     def steps(self, cell: Cell[Any, Any, FineTune]) -> int:
-        """Steps and evaluations."""
-        return cell.train.steps + EVALUATIONS
+        """Steps and evaluations of both halves."""
+        return HALVES * (cell.train.steps + evaluations(cell.task.permuted))
 
-    def train(self, cells: Sequence[Cell[Any, Any, FineTune]], job: Job) -> list[Tuned]:
-        """Fine-tune one cell after the other. Their trainings are short, and keep no state.
+    def train(self, cells: Sequence[Cell[Any, Any, FineTune]], job: Job) -> list[list[Tuned]]:
+        """Fine-tune one half after the other. Their trainings are short, and keep no state."""
+        return [[self._tuned(cell, half, job) for half in range(HALVES)] for cell in cells]
 
-        A job that stops early is for the clock: its encoders are not pretrained.
-        """
-        tuned = []
-        for cell in cells:
-            train = cell.train if job.steps is None else cell.train.replace(pretraining=0)
-            classifier, data, test = self.prepare(cell.task, cell.model, train, cell.seed, job.device)
-            start = {name: value.detach().clone() for name, value in classifier.encoder.named_parameters()}
-            fine_tune(classifier, data, train, steps=job.steps, tick=job.tick)
-            tuned.append(Tuned(classifier, start, test))
-        return tuned
+    def _tuned(self, cell: Cell[Any, Any, FineTune], half: int, job: Job) -> Tuned:
+        """A job that stops early is for the clock: its encoders are not pretrained."""
+        train = cell.train if job.steps is None else cell.train.replace(pretraining=0)
+        trial = self.prepare(cell.task, cell.model, train, cell.seed, half, job.device)
+        encoder = trial.classifier.encoder
+        start = {name: value.detach().clone() for name, value in encoder.named_parameters()}
+        fine_tune(trial.classifier, trial.batches, train, steps=job.steps, tick=job.tick)
+        return Tuned(trial.classifier, start, trial.seen, trial.test)
 
     def measure(
-        self, cells: Sequence[Cell[Any, Any, FineTune]], trained: list[Tuned], job: Job
+        self, cells: Sequence[Cell[Any, Any, FineTune]], trained: list[list[Tuned]], job: Job
     ) -> list[Outcome]:
-        """Everything measured on each fine-tuned classifier."""
-        return [examine(one.classifier, one.start, one.test, tick=job.tick) for one in trained]
+        """Everything measured on each pair of halves, and the counts that the task is about."""
+        outcomes = []
+        for cell, halves in zip(cells, trained, strict=True):
+            counts = {name: value for name, value in cell.task if name in COUNTS}
+            records = examine(halves, permuted=cell.task.permuted, tick=job.tick)
+            outcomes.append(Outcome([{**counts, **record} for record in records]))
+        return outcomes

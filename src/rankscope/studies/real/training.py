@@ -1,4 +1,4 @@
-"""A pretrained encoder under a new head, fine-tuned as a whole: what both data sets share."""
+"""A pretrained encoder under a new head, fine-tuned as a whole on half of the data: what both data sets share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -14,8 +14,8 @@ from rankscope.core import Config
 from rankscope.core.streams import Split, stream
 from rankscope.training.schedule import warmup_cosine
 
-CLASSES = 2
-"""Classes of the paper's task, and of the sentences."""
+HALVES = 2
+"""Parts of the training data that share no example, with a fine-tuning on each."""
 
 WARMUP = 0.1
 
@@ -67,10 +67,11 @@ class Classifier(nn.Module):
 
 
 class Trial(NamedTuple):
-    """What one cell needs: a classifier to fine-tune, batches without end, and what is held out."""
+    """What a fine-tuning needs: a classifier, batches without end of the examples that are seen, and what is held out."""
 
     classifier: Classifier
     batches: Iterator[Batch]
+    seen: Sequence[Batch]
     test: Sequence[Batch]
 
 
@@ -83,6 +84,11 @@ def with_head(encoder: Any, classes: int, seed: int, device: str, *purpose: str)
         head.weight.copy_((2 * drawn - 1) / width**0.5)
         head.bias.zero_()
     return Classifier(encoder, head).to(device)
+
+
+def permuted(labels: Int[Tensor, " sample"], seed: int) -> Int[Tensor, " sample"]:
+    """The labels dealt out anew among the examples: as many of each class, and nothing to learn but the examples."""
+    return labels[torch.randperm(len(labels), generator=stream(seed, "permuted labels"))]
 
 
 def shuffled(items: Sequence[Item], size: int, seed: int, *purpose: str) -> Iterator[list[Item]]:

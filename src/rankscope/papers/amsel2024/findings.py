@@ -1,0 +1,149 @@
+"""What amsel2024's tables answer: whether thin heads replace a full one, and whether depth rescues low rank."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from rankscope.figures.figure import Panel, Series, curve
+from rankscope.lab.finding import Finding, Question, decimals
+from rankscope.lab.paper import Results
+
+CLEARLY = 2.0
+"""Factor between two errors from which the larger is clearly worse; that of the claims."""
+
+EXPERIMENTS = "src/rankscope/papers/amsel2024/EXPERIMENTS.md"
+
+
+def findings(results: Results) -> list[Finding]:
+    """The findings of the tables that are there and have every row they need."""
+    made = {"two-points": _thin_heads, "figure1": _depth, "repeated": _memory}
+    named = {f"amsel2024/{name}": make for name, make in made.items()}
+    return [
+        found
+        for name, make in named.items()
+        if name in results.tables
+        for found in make(results.tables[name])
+    ]
+
+
+def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
+    """The least budget, where all heads together have as many parameters as one of full rank."""
+    budget, full = table["budget"].min(), table["rank"].max()
+    rows = table[table["budget"] == budget]
+    thin = rows[rows["rank"] == rows["rank"].min()]
+    one = rows[(rows["rank"] == full) & (rows["heads"] == budget)]
+    if one.empty or thin["rank"].iloc[0] == full:
+        return
+    floor, heads, rank = (thin[name].iloc[0] for name in ("floor", "heads", "rank"))
+    replaced = floor <= one["error"].mean()
+    wider = table[(table["budget"] == table["budget"].max()) & (table["rank"] == rank)]
+    more = (
+        f" With {wider['budget'].iloc[0] / budget:g} times the parameters the bound is still {wider['floor'].iloc[0]:.3f}."
+        if wider["budget"].iloc[0] > budget
+        else ""
+    )
+    yield Finding(
+        name="thin-heads",
+        question=Question.HEADS,
+        answer="Not shown here." if replaced else "No.",
+        sentence=f"On the nearest of two points in {full} dimensions, {heads} heads of rank {rank} cannot get below an error "
+        f"of {floor:.3f}, whatever their weights (theorem 2, computed); trained ones reach {thin['error'].mean():.3f}. One "
+        f"head of rank {full}, with as many parameters, is exact on paper and reaches {one['error'].mean():.3f} by the same "
+        f"training.{more}",
+        claims=("amsel2024.floor", "amsel2024.one-layer", "amsel2024.budget"),
+        figure="amsel2024-floor",
+        link="docs/theory.md",
+        seeds=_seeds(rows, "rank"),
+        panel=Panel(
+            "Thin heads against one of full rank",
+            "rank of a head (heads = dim/rank)",
+            "error",
+            [
+                curve("trained", rows, "rank", "error"),
+                Series(
+                    "no weights do better (theorem 2)",
+                    *_points(rows.groupby("rank")["floor"].first()),
+                    paper=True,
+                    like="trained",
+                ),
+            ],
+            log_x=True,
+        ),
+    )
+
+
+def _depth(table: pd.DataFrame) -> Iterator[Finding]:
+    """The least budget that has every depth, at the middle rank below full."""
+    full = table["dim"].max()
+    layers = sorted(int(count) for count in table["layers"].unique())
+    for _, rows in table.groupby("budget", sort=True):
+        low = sorted(rank for rank in rows["rank"].unique() if rank < full)
+        if len(layers) < 2 or not low:
+            return
+        rank = low[len(low) // 2]
+        errors = rows.groupby(["layers", "rank"])["error"].mean()
+        if not all((depth, at) in errors for depth in layers for at in (rank, full)):
+            continue
+        first, last = layers[0], layers[-1]
+        behind = errors[last, rank] / errors[last, full]
+        yield Finding(
+            name="depth",
+            question=Question.DEPTH,
+            answer="No: it helps a little." if behind >= CLEARLY else "It does here.",
+            sentence=f"On points not seen in training, heads of rank {rank} in {full} dimensions err by "
+            f"{decimals(errors[first, rank])} in {_layers(first)} and by {decimals(errors[last, rank])} in {_layers(last)}; "
+            f"full rank with as many parameters errs by {decimals(errors[last, full])}, {decimals(behind)} times less.",
+            claims=("amsel2024.depth-helps", "amsel2024.depth-behind"),
+            figure="amsel2024-1",
+            link=EXPERIMENTS,
+            seeds=_seeds(rows, ["layers", "rank"]),
+            panel=Panel(
+                "Depth against rank, on new points",
+                "rank of a head (heads = dim/rank)",
+                "error (1: no answer)",
+                [curve(_layers(depth), rows[rows["layers"] == depth], "rank", "error") for depth in layers],
+                log_x=True,
+                ordered=True,
+            ),
+        )
+        return
+
+
+def _memory(table: pd.DataFrame) -> Iterator[Finding]:
+    """Where weights that fit repeated batches err the most beyond that on new points, of the places with the most seeds."""
+    deep = table[(table["layers"] > 1) & (table["rank"] < table["dim"])]
+    seeds = deep.groupby(["layers", "budget", "rank"])["seed"].transform("nunique")
+    deep = deep[seeds == seeds.max()]
+    means = deep.groupby(["layers", "budget", "rank"])[["best_epoch", "error"]].mean()
+    if means.empty:
+        return
+    worst = means.iloc[[int((means["error"] - means["best_epoch"]).argmax())]].reset_index().iloc[0]
+    layers, rank, fitted, new = (worst[name] for name in ("layers", "rank", "best_epoch", "error"))
+    if new < CLEARLY * fitted:
+        return
+    yield Finding(
+        name="memory",
+        question=Question.DEPTH,
+        answer="The published curves of figure 1 are memory.",
+        sentence=f"The authors' program repeats the same 100 batches in every epoch and reports training loss. Done so, "
+        f"{_layers(int(layers))} of rank {rank:g} end at {decimals(fitted)}; the same weights have {decimals(new)} on new "
+        "points, where answering nothing has 1.",
+        claims=("amsel2024.memory",),
+        figure="amsel2024-1",
+        link=EXPERIMENTS,
+        seeds=_seeds(deep, ["layers", "budget", "rank"]),
+        contradicts=True,
+    )
+
+
+def _seeds(table: pd.DataFrame, places: str | list[str]) -> int:
+    """The least number of seeds at a place."""
+    return int(table.groupby(places)["seed"].nunique().min())
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
+
+
+def _points(values: "pd.Series[float]") -> tuple[list[float], list[float]]:
+    return [float(str(place)) for place in values.index], [float(value) for value in values]

@@ -1,0 +1,111 @@
+"""The page's first screen: what was found for each question, how sure that is, and what contradicts the papers."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rankscope.figures.figure import Figure
+from rankscope.lab.check import Verdict
+from rankscope.lab.claim import Claim, Judgement, Origin
+from rankscope.lab.finding import Finding, Question
+from rankscope.lab.scale import Scale
+from rankscope.lab.section import Section
+
+SIZES = {Scale.PAPER.value: "at the paper's sizes", Scale.QUICK.value: "at small sizes (scale quick)"}
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A claim that carries a finding: its verdict in the largest section that has one."""
+
+    section: Section
+    judgement: Judgement
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A finding with the verdicts of the claims that carry it, and the section that it is of."""
+
+    finding: Finding
+    section: Section
+    carriers: Sequence[Carrier]
+
+    @property
+    def sure(self) -> str:
+        """At which sizes it was measured, and over how many seeds, and where its claims were judged."""
+        seeds = "1 seed" if self.finding.seeds == 1 else f"{self.finding.seeds} seeds"
+        said = f"Measured {size(self.section.scale)}, {seeds}"
+        if not self.carriers:
+            return f"{said}; its claims have no verdict until more cells have been run."
+        elsewhere = {one.section.scale for one in self.carriers} - {self.section.scale}
+        return f"{said}; judged {' and '.join(map(size, sorted(elsewhere)))}:" if elsewhere else f"{said}:"
+
+
+def size(scale: str) -> str:
+    """A scale in words."""
+    return SIZES.get(scale, f"at scale {scale}")
+
+
+def labels(claims: Sequence[Claim]) -> dict[str, str]:
+    """What to call each of some claims: its source or, where several have the same, its name in words."""
+    shared = Counter(claim.source for claim in claims)
+    return {
+        claim.id: claim.name.replace("-", " ") if shared[claim.source] > 1 else claim.source
+        for claim in claims
+    }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found for one question, the most important first."""
+
+    question: Question
+    evidence: Sequence[Evidence]
+
+
+def answers(sections: Sequence[Section]) -> list[Answer]:
+    """The answers to all questions on which something was found."""
+    found = [one for one in _largest(sections) if not one.finding.contradicts]
+    made = [
+        Answer(question, [one for one in found if one.finding.question is question]) for question in Question
+    ]
+    return [answer for answer in made if answer.evidence]
+
+
+def contradictions(sections: Sequence[Section]) -> list[Evidence]:
+    """The findings that contradict a paper."""
+    return [one for one in _largest(sections) if one.finding.contradicts]
+
+
+def refuted(sections: Sequence[Section]) -> list[tuple[Section, Judgement]]:
+    """Statements of the papers that fail, each at the largest size at which it was judged."""
+    last = {one.claim.id: (section, one) for section in sections for one in section.judgements}
+    return [
+        (section, one)
+        for section, one in last.values()
+        if one.claim.origin is Origin.PAPER and one.verdict is Verdict.FAILS
+    ]
+
+
+def hero(found: Sequence[Answer]) -> Figure | None:
+    """One panel for each answer, side by side."""
+    chosen = [
+        next((one.finding.panel for one in answer.evidence if one.finding.panel), None) for answer in found
+    ]
+    panels = [
+        replace(panel, title=f"{place}. {panel.title}") for place, panel in enumerate(chosen, 1) if panel
+    ]
+    if not panels:
+        return None
+    return Figure("answers", "How much rank does attention need?", "", "", panels)
+
+
+def _largest(sections: Sequence[Section]) -> list[Evidence]:
+    """Each paper's findings, those of a later section, which has larger sizes, instead of an earlier one's."""
+    judged = {one.claim.id: Carrier(section, one) for section in sections for one in section.judgements}
+    by_name = {}
+    for section in sections:
+        for finding in section.findings:
+            carriers = [judged[claim] for claim in finding.claims if claim in judged]
+            by_name[section.paper.name, finding.name] = Evidence(finding, section, carriers)
+    return list(by_name.values())

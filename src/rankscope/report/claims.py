@@ -1,0 +1,68 @@
+"""Claims as the page shows them: grouped by whose statement they are, and why one is undecided."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rankscope.lab.check import Verdict
+from rankscope.lab.claim import Judgement, Origin
+from rankscope.lab.section import Section, Unfinished
+
+HEADINGS = {
+    Origin.PAPER: "The paper's statements",
+    Origin.READING: "Our reading of the paper",
+    Origin.BEYOND: "Beyond the paper",
+}
+MOST_SEEDS = 200
+"""A claim that would need more is not called decidable by seeds."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The claims of one origin, and how many have each verdict."""
+
+    origin: Origin
+    judgements: Sequence[Judgement]
+    unfinished: Sequence[Unfinished]
+
+    @property
+    def heading(self) -> str:
+        """Whose statements these are."""
+        return HEADINGS[self.origin]
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many claims have each verdict, in the order of the verdicts."""
+        found = Counter(judgement.verdict for judgement in self.judgements)
+        return {verdict: found[verdict] for verdict in Verdict}
+
+
+def groups(section: Section) -> list[Group]:
+    """The section's claims by origin, without origins that have none."""
+    made = [
+        Group(
+            origin,
+            [one for one in section.judgements if one.claim.origin is origin],
+            [one for one in section.unfinished if one.claim.origin is origin],
+        )
+        for origin in Origin
+    ]
+    return [group for group in made if group.judgements or group.unfinished]
+
+
+def undecided(judgement: Judgement, scale: str) -> str:
+    """Why a claim is undecided, and what would decide it; empty for a claim that is decided."""
+    if judgement.verdict is not Verdict.UNDECIDED:
+        return ""
+    if any(math.isnan(value) for check in judgement.checks for value in check.values):
+        return "A value is missing: a training that a check needs did not succeed."
+    if judgement.claim.replicas != "seeds":
+        return f"The interval contains the threshold; it is taken over {judgement.claim.replicas}, of which there are no more."
+    needed = judgement.seeds_to_decide
+    if needed > MOST_SEEDS:
+        return f"The interval contains the threshold, and {MOST_SEEDS} seeds would not decide: the mean is too near to it."
+    return (
+        f"The interval contains the threshold. By the spread of the seeds, about {needed:.0f} decide: "
+        f"rankscope reproduce --only {judgement.claim.id} --scale {scale} --seeds {needed:.0f}"
+    )

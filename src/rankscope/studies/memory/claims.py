@@ -1,0 +1,100 @@
+"""Who learns the rule, and who only remembers?
+
+The thresholds are conventions, chosen on one seed at `quick`: a gap of a quarter of all answers is memory, one of a tenth is
+not; the border is theory's, for two bits per parameter.
+"""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+from rankscope.studies.memory.measures import countable, with_memory
+from rankscope.theory.memory import BITS_PER_PARAMETER
+
+MEMORY, RULE = 0.25, 0.1
+"""Share of answers that a model knows on what it was trained on beyond new points: memory, and none to speak of."""
+
+BELOW, BEYOND = 0.75, 8.0
+"""Distinct batches over the border: clearly below it, and clearly beyond it."""
+
+CLAIMS = Claims("amsel2024", Origin.BEYOND)
+
+
+@CLAIMS(
+    "memory-border",
+    source="memory against rule",
+    says="Heads of low rank remember while the answers fit into two bits per parameter, and learn the rule when there is "
+    "eight times as much.",
+    experiment="memory",
+    figure="memory-border",
+)
+def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for (shape, rank), rows in _by_rank(with_memory(table)):
+        over = rows["batches"] / rows["border"]
+        below, beyond = rows[over <= BELOW], rows[over >= BEYOND]
+        checks.append(
+            Check(
+                f"least gap below the border, {shape}, rank {rank}",
+                _per_seed(below, "gap", "min"),
+                AtLeast(MEMORY),
+            )
+        )
+        checks.append(
+            Check(
+                f"largest gap beyond it, {shape}, rank {rank}", _per_seed(beyond, "gap", "max"), AtMost(RULE)
+            )
+        )
+    return checks
+
+
+@CLAIMS(
+    "memory-capacity",
+    source="memory against rule",
+    says="What is remembered stays under two bits per parameter.",
+    value="about 2 bits in language models",
+    experiment="memory",
+    figure="memory-bits",
+)
+def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            f"bits per parameter, {shape}, rank {rank}",
+            _per_seed(rows, "bits", "max"),
+            AtMost(BITS_PER_PARAMETER),
+        )
+        for (shape, rank), rows in _by_rank(countable(with_memory(table)))
+    ]
+
+
+@CLAIMS(
+    "memory-rule",
+    source="memory against rule",
+    says="Full rank finds the rule in batches so few that low rank only remembers them.",
+    experiment="memory",
+    figure="memory-border",
+)
+def _full_rank_finds_the_rule(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    known = with_memory(table)
+    for shape, rows in known.groupby("shape", sort=False):
+        few = rows[rows["batches"] <= rows["border"]]
+        answered = few[few["batches"] == few["batches"].max()].pivot(
+            index="seed", columns="rank", values="answered"
+        )
+        full = int(rows["dim"].iloc[0])
+        ahead = answered[full] - answered.drop(columns=full).max(axis=1)
+        what = f"new points answered at full rank beyond the best lower one, {shape}, {few['batches'].max()} batches"
+        checks.append(Check(what, tuple(ahead.astype(float)), AtLeast(MEMORY)))
+    return checks
+
+
+def _by_rank(known: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
+    """The rows of each shape and each rank below full."""
+    for (shape, rank), rows in known[known["rank"] < known["dim"]].groupby(["shape", "rank"], sort=False):
+        yield (str(shape), int(str(rank))), rows
+
+
+def _per_seed(rows: pd.DataFrame, column: str, how: str) -> tuple[float, ...]:
+    return tuple(rows.groupby("seed", sort=True)[column].agg(how).astype(float))

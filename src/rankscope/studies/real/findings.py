@@ -1,0 +1,61 @@
+"""What the tables of real data answer: the rank that fine-tuning needs, and whether it follows the task."""
+
+import math
+
+import pandas as pd
+
+from rankscope.figures.figure import Panel, curve
+from rankscope.lab.finding import Finding, Question, decimals
+from rankscope.lab.paper import Results
+from rankscope.lab.tidy import rows_of
+from rankscope.studies.real.claims import all_kinds, labelled
+from rankscope.studies.real.measurement import HELD_OUT, SHARE
+
+SUBJECTS = {"real": "MiniLM, fine-tuned on rated sentences,", "digits": "A small ViT, fine-tuned on digits,"}
+FOLLOWS = 0.5
+"""The exponent in the classes that the claims take as half-way between following the task and not."""
+
+
+def findings(results: Results) -> list[Finding]:
+    """One for the sentences and one for the digits, where they were run with several numbers of classes."""
+    made = []
+    for name, subject in SUBJECTS.items():
+        table = results.tables.get(f"li2024/{name}")
+        if table is not None and table["classes"].nunique() > 1:
+            made.append(_needed(name, subject, table))
+    return made
+
+
+def _needed(name: str, subject: str, table: pd.DataFrame) -> Finding:
+    held_out = all_kinds(labelled(rows_of(table, "needed rank", on=HELD_OUT), "true"))
+    fewest, most = held_out["classes"].min(), held_out["classes"].max()
+    logs = held_out.groupby(["optimizer", "classes"], sort=False)["needed_log2"].mean()
+    optimizers = list(dict.fromkeys(held_out["optimizer"]))
+    slopes = [(logs[one, most] - logs[one, fewest]) / math.log2(most / fewest) for one in optimizers]
+    needs = "; ".join(
+        f"{decimals(2 ** logs[one, fewest])} with {fewest:g} classes, {decimals(2 ** logs[one, most])} with {most:g} ({one})"
+        for one in optimizers
+    )
+    return Finding(
+        name=f"{name}-needed",
+        question=Question.UPDATES,
+        answer="On real data it grows with the classes."
+        if min(slopes) >= FOLLOWS
+        else "On real data it hardly follows the classes.",
+        sentence=f"{subject} needs this rank in every update to keep {SHARE:g} of what it gains on held-out data: {needs}.",
+        claims=(f"li2024.{name}-needed",),
+        figure=f"li2024-{name}-needed",
+        link="src/rankscope/papers/li2024/README.md",
+        seeds=int(held_out.groupby(["optimizer", "classes"])["seed"].nunique().min()),
+        panel=Panel(
+            "Rank that real data needs",
+            "classes",
+            "rank",
+            [
+                curve(one, held_out[held_out["optimizer"] == one], "classes", "needed_rank")
+                for one in optimizers
+            ],
+            log_x=True,
+            log_y=True,
+        ),
+    )
