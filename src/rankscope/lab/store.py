@@ -90,12 +90,12 @@ class Store:
         waiting, code = iter(cells), _code(experiment)
         while some := {cell.key(): cell for cell in islice(waiting, AT_ONCE)}:
             found = database.execute(
-                f"SELECT {', '.join(f'cells.{name}' for name in COLUMNS)}, checksum FROM json_each(?) AS wanted "
+                f"SELECT wanted.value, {', '.join(f'cells.{name}' for name in COLUMNS)}, checksum FROM json_each(?) AS wanted "
                 "CROSS JOIN cells ON cells.key = wanted.value AND cells.code = ?",
                 (json.dumps(list(some)), code),
             )
-            for *values, kept in found.fetchall():
-                yield some[values[0]], self.checked(values, kept)
+            for key, *values, kept in found.fetchall():
+                yield some[key], self.checked(values, kept)
 
     def every_row(self) -> Iterator[Row]:
         """Whatever the file has, of any code."""
