@@ -1,7 +1,6 @@
 """A paper on top of the engine: its experiments at three scales, its claims and its figures."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -24,15 +23,6 @@ class Results:
 
     tables: Mapping[str, pd.DataFrame]
     arrays: Callable[[str], dict[str, Tensor]]
-
-
-def drawable(*makers: Callable[[], Figure]) -> list[Figure]:
-    """The figures that can be made: without those that need arrays, where there are none."""
-    figures = []
-    for make in makers:
-        with suppress(NoArraysError):
-            figures.append(make())
-    return figures
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from math import isnan
 from pathlib import Path
@@ -27,7 +28,7 @@ from rankscope.studies.real.measurement import (
     updates,
     with_update_rank,
 )
-from rankscope.studies.real.sentences import Sentence, padded
+from rankscope.studies.real.sentences import MiniLm, Reviews, Sentence, padded
 from rankscope.studies.real.training import (
     Batch,
     Classifier,
@@ -219,8 +220,10 @@ def test_the_real_sentences_are_split_by_seed_and_labelled_by_rating():
 @pytest.mark.real
 @needs_real
 def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
-    _, experiment = experiments(Scale.SMOKE)
-    cell = experiment.cells()[-1]
+    _, experiment = experiments(Scale.PAPER)
+    small = Reviews(longest=8, test=16, half=16), MiniLm(layers=1), FineTune(steps=2, batch=8)
+    parts = dict(zip(("task", "model", "train"), small, strict=True))
+    cell = replace(experiment, **parts).cells()[-1]
     assert cell.task.permuted, "what takes the shortest"
     done = []
     (first,) = experiment.trainer.run([cell], Job(tick=lambda: done.append(1)))
@@ -231,6 +234,8 @@ def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
     assert repr(again.records) == repr(first.records)
 
 
+@pytest.mark.real
+@needs_real
 def test_the_sentences_are_left_to_scale_paper():
     _, experiment = experiments(Scale.QUICK)
     assert experiment.not_run == (

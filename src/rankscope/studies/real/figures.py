@@ -120,7 +120,7 @@ def _shared(name: str, table: pd.DataFrame) -> Figure:
         "shared",
         "directions that two halves of the data share",
         "ΔW_Q and ΔW_K count kinds, ΔW_V and ΔW_O classes (with k patterns in c classes, this lab's synthetic finding).",
-        "How far the 16 first directions σuvᵀ of an update recur in the other half's, uᵀΔWv/σ: means over layers, and the sum.",
+        "How far the first 16 directions σuvᵀ of ΔW recur in the other half's, uᵀΔWv/σ: means over layers, and the sum.",
         panels,
     )
 
