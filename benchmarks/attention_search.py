@@ -101,7 +101,7 @@ def measured(settings: list[dict[str, float]], first_seed: int = 0) -> list[dict
     return [
         {**setting, "learning_rate": rate, **{name: round(float(values[place]), 5) for name, values in found.items()}}
         for place, (setting, rate) in enumerate(zip(settings, rates, strict=True))
-        if trained.losses[-1][place] < LOSS
+        if trained.losses[:, place].amin() < LOSS
     ]  # fmt: skip
 
 

@@ -255,7 +255,7 @@ def _pruning(results: Results) -> Figure:
     cost = [curve(f"{order} of ℒ first", pruned[pruned["order"] == order], "fraction", "added")
             for order in ("largest", "random", "smallest")]  # fmt: skip
     return Figure(
-        id="li2024-pruning",
+        id="li2024-corollary",
         title="Corollary 1",
         paper_says="Pruning everything outside ℒ costs O(1/M), (14); pruning a fraction R out of ℒ at least Ω(R), (15).",
         caption=AT_T,

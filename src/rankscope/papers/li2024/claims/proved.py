@@ -251,7 +251,7 @@ def _rank_2(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
-@claims("eq14", source="Corollary 1, (14)", value="≤ O(1/M)", experiment="patterns", figure="pruning", origin=Origin.READING,
+@claims("eq14", source="Corollary 1, (14)", value="≤ O(1/M)", experiment="patterns", figure="corollary", origin=Origin.READING,
         says="Pruning every neuron outside ℒ adds a loss of O(1/M).")  # fmt: skip
 def _prune_small(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "set")
@@ -260,7 +260,7 @@ def _prune_small(table: pd.DataFrame) -> list[Check]:
     return [Check("greatest over M of M × loss added without the others", tuple(greatest), AtMost(1.0))]
 
 
-@claims("eq15", source="Corollary 1, (15)", value="≥ Ω(R)", experiment="patterns", figure="pruning", origin=Origin.READING,
+@claims("eq15", source="Corollary 1, (15)", value="≥ Ω(R)", experiment="patterns", figure="corollary", origin=Origin.READING,
         says="Pruning a fraction R of all neurons out of ℒ adds at least Ω(R), whichever they are.")  # fmt: skip
 def _prune_large(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "pruning")
