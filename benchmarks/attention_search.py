@@ -50,7 +50,10 @@ def draw(rng: random.Random, patterns: int, tokens: int, *, close: bool) -> dict
 
 
 def measured(settings: list[dict[str, float]], first_seed: int = 0) -> list[dict[str, float]]:
-    """Each setting with what was found at T, if it got there; settings of one shape, trained side by side."""
+    """Each setting with what was found at T; settings of one shape, trained side by side.
+
+    A member stays where it is at its T, and the others go on: it counts if its loss is still gone on the last batch.
+    """
     tasks = [
         Patterns(
             dim=s["patterns"], patterns=s["patterns"], tokens=s["tokens"], relevant_fraction=s["relevant"],

@@ -145,6 +145,8 @@ COUNTEREXAMPLES = {
     "eq7-leak-steps-query": pair("q", LEAK, mean=0.1),
     "eq7-leak-steps-key": pair("k", LEAK, greatest=0.1),
     "eq7-leak-patterns": pair("k", LEAK, mean=lambda t: t["patterns"] ** -0.5),
+    "eq7-leak-query-few": pair("q", LEAK, mean=0.1),
+    "eq7-leak-key-few": pair("k", LEAK, greatest=0.1),
     "eq7-leak-other": pair("q", "relevant to relevant", mean=0.1),
     "eq8-query": pair("q", ONTO, least=lambda t: 1 / t["patterns"]),
     "eq8-query-few": pair("q", ONTO, mean=0.01),
@@ -256,7 +258,8 @@ def test_what_is_said_of_the_set_or_under_a_further_condition_or_is_misprinted_i
     readings = {claim.name for claim in CLAIMS if claim.origin is Origin.READING}
     assert readings == {
         "fig3a-update", "steps-fraction-clear", "steps-fraction-few", "eq8-query-few", "eq8-key-few", "eq10-self-few",
-        "eq8-leak", "eq11", "eq12", "set-size", "eq13", "neurons-fixed-noise", "eq14", "eq15",
+        "eq7-leak-query-few", "eq7-leak-key-few", "eq8-leak",
+        "eq11", "eq12", "set-size", "eq13", "neurons-fixed-noise", "eq14", "eq15",
     }  # fmt: skip
     assert {claim.name for claim in CLAIMS if claim.origin is Origin.BEYOND} == {"steps-law"}
 

@@ -42,4 +42,4 @@ def test_every_line_of_the_theorem_says_which_conditions_its_settings_meet():
     lines = statements(Scale.QUICK)
     assert 12 <= len(lines) <= 16
     assert all(line.conditions.startswith("7 of 7 that are printed; besides ") for line in lines)
-    assert "ξ√m = 0.2, m/(M² log M) = 0.33" in lines[6].conditions
+    assert "ξ√m = 0.2, m/(M² log M) = 0.25" in lines[6].conditions

@@ -22,7 +22,7 @@ regime, a close vote.
 
 Theorem 1 and corollary 1. Section IV does not meet the theorem's own conditions: its noise has length 0.45 where (6)
 allows 1/M = 0.05. So the theorem is judged in a family that meets them (`conditions.py`): unit tokens within τ = 1/M of
-their pattern, widths M, batch 4M, δ = 0.2, ξ = 0.2/√m, m = M² log M / 3 neurons, and everything measured at T, the
+their pattern, widths M, batch 4M, δ = 0.2, ξ = 0.2/√m, m = M² log M / 4 neurons, and everything measured at T, the
 first step at which the loss of a batch is below 0.05. Family A has the fractions 0.4 and 0.1 whatever M is; family B
 has few relevant tokens, a fraction 1/M, and no confusion.
 """

@@ -34,7 +34,7 @@ INIT_REACH = 0.2
 
 def conforming(patterns: int, hidden: int | None = None, **changes: Any) -> dict[str, Any]:
     """The fields of a setting of family A: it meets every condition at that many patterns, whatever the fractions."""
-    neurons = hidden or round(patterns**2 * math.log(patterns) / 3)
+    neurons = hidden or round(patterns**2 * math.log(patterns) / 4)
     return {
         "patterns": patterns, "dim": patterns, "rank": patterns, "value_rank": patterns, "hidden": neurons,
         "batch": 4 * patterns, "token_noise": BoundedNoise(level=1 / patterns),
@@ -43,7 +43,7 @@ def conforming(patterns: int, hidden: int | None = None, **changes: Any) -> dict
 
 
 def few_relevant(patterns: int) -> dict[str, Any]:
-    """A setting of family B: half of the batch and of the neurons, since T is proportional to M here."""
+    """A setting of family B: half of the batch and two thirds of the neurons, since T is proportional to M here."""
     return conforming(
         patterns,
         round(patterns**2 * math.log(patterns) / 6),
@@ -113,7 +113,7 @@ def experiments(scale: Scale, seeds: int) -> list[Experiment]:
         sweep("init-scale", init_scale=STARTS),
         sweep("hidden", hidden={count: conforming(10, count) for count in NEURONS}),
         sweep("hidden-fixed", hidden={count: conforming(10, count, init_noise=0.1) for count in NEURONS}),
-        sweep("law", max(2, 3 * seeds // 4), variant=LAW),
+        sweep("law", max(2, seeds // 2), variant=LAW),
     ]
 
 

@@ -85,14 +85,15 @@ def _law(results: Results) -> Figure:
     rows = rows.assign(constant=rows["steps"] * rows["rate_gap"], flow=rows["predicted"] * rows["rate_gap"])
     swept = rows[rows["variant"].str.startswith("η")]
     started = rows[~rows["variant"].str.startswith("η") | (rows["variant"] == "η = 0.5, α = 0.4, κ = 0.1")]
-    started = started.replace({"variant": {"η = 0.5, α = 0.4, κ = 0.1": "δ = 0.2, ξ√m = 0.2, m = 100"}})
+    started = started.replace({"variant": {"η = 0.5, α = 0.4, κ = 0.1": "base"}})
     ends = [rows["predicted"].min(), rows["predicted"].max()]
     return Figure(
         id="li2024-law",
         title="The corrected law: T = c/(η(α − κ))",
         paper_says="T = Θ(η^(−3/5) α_*^(−1)).",
         caption="Predicted is the path of gradient flow on the two mean samples at uniform attention, over η "
-        "(`theory.updates.path.flow_path`); nothing is fitted. c = Tη(α − κ) depends on the start by logarithms.",
+        "(`theory.updates.path.flow_path`); nothing is fitted. c = Tη(α − κ) depends on the start by logarithms; base is "
+        "δ = ξ√m = 0.2, m = 100.",
         panels=(
             Panel("T against what is predicted", "predicted", "steps T",
                   [curve("measured", rows, "predicted", "steps", mark=Mark.POINTS), Series("equal", ends, ends, paper=True)],
@@ -105,12 +106,13 @@ def _law(results: Results) -> Figure:
                    curve("gradient flow", started, "variant", "flow", mark=Mark.POINTS, labels=True)]),
         ),
         experiments=("li2024/law",),
+        columns=2,
     )  # fmt: skip
 
 
 def _at_rates(results: Results) -> Figure:
     table = results.tables["li2024/learning-rate"]
-    at = rows_of(table, "convergence").groupby("learning_rate")["steps"].mean()
+    at = rows_of(table, "convergence").groupby("learning_rate")["steps"].mean().round()
 
     def against_steps(name: str, of: Quantity) -> Series:
         rows = of.along(table, "learning_rate")
@@ -253,7 +255,7 @@ def _pruning(results: Results) -> Figure:
     cost = [curve(f"{order} of ℒ first", pruned[pruned["order"] == order], "fraction", "added")
             for order in ("largest", "random", "smallest")]  # fmt: skip
     return Figure(
-        id="li2024-pruning",
+        id="li2024-corollary",
         title="Corollary 1",
         paper_says="Pruning everything outside ℒ costs O(1/M), (14); pruning a fraction R out of ℒ at least Ω(R), (15).",
         caption=AT_T,

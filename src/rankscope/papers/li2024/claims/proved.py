@@ -5,6 +5,7 @@ checks of their own. Where T varies, it does with η, and everything is measured
 same statement in family B, of few relevant tokens.
 """
 
+import math
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
@@ -67,8 +68,14 @@ def against_law(table: pd.DataFrame) -> pd.DataFrame:
         says="Training takes the path of gradient flow on the two mean samples, T = c/(η(α − κ)), over decades.")  # fmt: skip
 def _corrected_law(table: pd.DataFrame) -> list[Check]:
     rows = against_law(table)
-    squares = (rows["steps"] / rows["predicted"]).map(np.log).pow(2)
-    error = squares.groupby(rows["seed"], sort=True).mean().pow(0.5)
+    error = (
+        (rows["steps"] / rows["predicted"])
+        .map(math.log)
+        .pow(2)
+        .groupby(rows["seed"], sort=True)
+        .mean()
+        .pow(0.5)
+    )
     return [
         Check(
             "exponent in the predicted steps of T", exponents(rows, "predicted", "steps"), Between(0.95, 1.05)
@@ -112,6 +119,10 @@ for _letter, _name in (("q", "query"), ("k", "key")):
            experiment="learning-rate", figure="steps",
            says=f"μ'ᵀΔW_{_letter.upper()}μ ≤ O(1/(MT)) for relevant μ and irrelevant μ': in T.")(
         _bounded("step", -1.0, _letter, "relevant to irrelevant", "mean", "greatest"))  # fmt: skip
+    claims(f"eq7-leak-{_name}-few", source=f"(7), right, W_{_letter.upper()} in M", value="≤ O(1/M)",
+           experiment="few-relevant", figure="patterns", origin=Origin.READING,
+           says=f"μ'ᵀΔW_{_letter.upper()}μ ≤ O(1/(MT)) for relevant μ and irrelevant μ': in M, α = 1/M.")(
+        _bounded("patterns", -1.0, _letter, "relevant to irrelevant", "mean", "greatest"))  # fmt: skip
 claims("eq7-leak-patterns", source="(7), right, in M", value="≤ O(1/M)", experiment="patterns", figure="patterns",
        says="μ'ᵀΔWμ ≤ O(1/(MT)) for W_Q, W_K, relevant μ and irrelevant μ': in M.")(
     _bounded("patterns", -1.0, "qk", "relevant to irrelevant", "mean", "greatest"))  # fmt: skip
@@ -240,7 +251,7 @@ def _rank_2(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
-@claims("eq14", source="Corollary 1, (14)", value="≤ O(1/M)", experiment="patterns", figure="pruning", origin=Origin.READING,
+@claims("eq14", source="Corollary 1, (14)", value="≤ O(1/M)", experiment="patterns", figure="corollary", origin=Origin.READING,
         says="Pruning every neuron outside ℒ adds a loss of O(1/M).")  # fmt: skip
 def _prune_small(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "set")
@@ -249,7 +260,7 @@ def _prune_small(table: pd.DataFrame) -> list[Check]:
     return [Check("greatest over M of M × loss added without the others", tuple(greatest), AtMost(1.0))]
 
 
-@claims("eq15", source="Corollary 1, (15)", value="≥ Ω(R)", experiment="patterns", figure="pruning", origin=Origin.READING,
+@claims("eq15", source="Corollary 1, (15)", value="≥ Ω(R)", experiment="patterns", figure="corollary", origin=Origin.READING,
         says="Pruning a fraction R of all neurons out of ℒ adds at least Ω(R), whichever they are.")  # fmt: skip
 def _prune_large(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "pruning")
