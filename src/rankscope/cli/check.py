@@ -14,7 +14,10 @@ from rankscope.lab import Store
 def check(
     run: Annotated[Path, typer.Argument(help="A run folder.")] = Path("report"), as_json: AsJson = False
 ) -> None:
-    """Read everything that a run folder holds, and say what of it is damaged. Exits with 1 if anything is."""
+    """Read everything that a run folder holds, and say what of it is damaged.
+
+    Exits with 1 if anything is.
+    """
     from rankscope.lab.inspection import inspect
 
     found = inspect(Store(run, reading=True))
