@@ -227,7 +227,7 @@ def test_a_whole_run_calls_every_check_and_every_figure_once(cli, drawn, finishe
         monkeypatch.setattr(
             rankscope.lab.sections,
             name,
-            lambda *args, name=name, real=real: calls.append((name, args[0])) or real(*args),
+            lambda *args, name=name, real=real, **more: calls.append((name, args[0])) or real(*args, **more),
         )
     code, out, _ = cli(*SMOKE, "--out", finished_run, "--json")
     assert code == 0

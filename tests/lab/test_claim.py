@@ -163,6 +163,8 @@ def test_a_check_fails_less_easily_among_many():
     among = judge(claim(bad, *[within] * 3), pd.DataFrame()).checks[0].among
     assert among == 7, "a range has two ends"
     assert judge(claim(*[good] * 13), pd.DataFrame()).verdict is Verdict.HOLDS
+    over_dims = replace(claim(bad, *[good] * 12), replicas="dims")
+    assert judge(over_dims, pd.DataFrame()).verdict is Verdict.FAILS, "nothing random is there to be wrong"
 
 
 @pytest.mark.parametrize("checks", [1, 5, 12])

@@ -136,7 +136,9 @@ class Judgement:
             return self.seeds
         undecided = [check for check in self.checks if check.verdict is Verdict.UNDECIDED]
         outside = [check.seeds_to_decide for check in undecided if not check.inside]
-        return min(outside) if outside else max(check.seeds_to_decide for check in undecided)
+        return (
+            min(outside) if outside else max((check.seeds_to_decide for check in undecided), default=math.inf)
+        )
 
     @property
     def how(self) -> str:
@@ -172,7 +174,8 @@ def judge(claim: Claim, table: pd.DataFrame, *, looks: int = 1) -> Judgement:
         ) from error
     if not made:
         raise ValueError(f"claim {claim.id!r} made no check: its predicate could never fail")
-    among = sum(len(check.bound.ends) for check in made)
+    by_chance = claim.replicas == "seeds"  # over dims nothing is random, and nothing wrong by chance
+    among = sum(len(check.bound.ends) for check in made) if by_chance else 1
     checks = tuple(replace(check, among=among, looks=looks) for check in made)
     verdicts = {check.verdict for check in checks}
     if Verdict.FAILS in verdicts:
