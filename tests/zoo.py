@@ -113,6 +113,37 @@ SPECIMENS = {
     ),
 }
 
+SPECIMENS |= {
+    "opt": Specimen(
+        "OPTForCausalLM",
+        "OPTConfig",
+        {**_WIDTH, "ffn_dim": 48, "vocab_size": 50, "max_position_embeddings": 32, "word_embed_proj_dim": 32},
+    ),
+    "bloom": Specimen(
+        "BloomForCausalLM", "BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50}
+    ),
+    "gptj": Specimen(
+        "GPTJForCausalLM",
+        "GPTJConfig",
+        {
+            "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 32, "rotary_dim": 4,
+            "bos_token_id": 1, "eos_token_id": 2,
+        },
+    ),
+    "cohere": Specimen("CohereForCausalLM", "CohereConfig", _GQA),
+    "distilbert": Specimen(
+        "DistilBertForMaskedLM",
+        "DistilBertConfig",
+        {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 50, "max_position_embeddings": 32},
+    ),
+    "modernbert": Specimen(
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        {**_TEXT, "cls_token_id": 1, "sep_token_id": 2, "global_attn_every_n_layers": 2},
+    ),
+    "olmo2": Specimen("Olmo2ForCausalLM", "Olmo2Config", _GQA),
+}  # fmt: skip
+
 _VISION = {**_WIDTH, "intermediate_size": 48, "image_size": 16, "patch_size": 8}
 _MLA = {
     **_TEXT, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6,

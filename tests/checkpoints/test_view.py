@@ -52,7 +52,11 @@ def project(weight: torch.Tensor, bias: torch.Tensor | None, x: torch.Tensor) ->
 
 
 def normed(x: torch.Tensor, gain: torch.Tensor | None) -> torch.Tensor:
-    return x if gain is None else gain * x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    if gain is None:
+        return x
+    if gain.dim() == 1:
+        return gain * x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    return gain[:, None] * x / (x.square().mean((1, 3), keepdim=True) + 1e-5).sqrt()
 
 
 def rebuilt_scores(block: AttentionBlock, x_q: torch.Tensor, x_k: torch.Tensor) -> torch.Tensor:

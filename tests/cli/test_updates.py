@@ -1,11 +1,13 @@
 """updates on the command line, over tiny models in folders."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
 import torch
 from peft import PeftModel
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
 from rankscope.scope import updates as updates_module
@@ -26,7 +28,7 @@ def test_updates_are_exported_and_verified(cli, zoo, tmp_path, name):
     content = json.loads(out)
     assert set(content) == {
         "base_model", "model", "rule", "max_rank", "profile", "include_regex", "base_rounding", "exclude_regex", "summary",
-        "tensors", "rules", "curve", "coverage", "plan", "lora_config", "axolotl", "adapter",
+        "tensors", "rules", "curve", "coverage", "plan", "parameters", "lora_config", "axolotl", "adapter",
     }  # fmt: skip
     assert content["adapter"]["logits_error"] < 1e-5 < 0.05 < content["adapter"]["base_logits_error"]
     assert {row["fate"] for row in content["coverage"]} == {"decomposed", "kept whole", "skipped"}
@@ -183,3 +185,14 @@ def test_updates_are_the_same_on_a_gpu(cli, zoo, name):
     for row, other in zip(rows, again, strict=True):
         for key in ("energy", "signal_rank"):
             assert other[key] == pytest.approx(row[key], rel=1e-3), (key, row)
+
+
+def test_what_is_written_without_running_models_says_so(cli, zoo, tmp_path):
+    code, out, _ = cli(*pair(zoo), "--out-path", tmp_path / "adapter", "--no-verify", "--top", 3)
+    assert code == 0
+    assert "Not verified." in out
+    assert "the 3 largest of 16, --csv has all" in out
+    with safe_open(tmp_path / "adapter" / "adapter_model.safetensors", "pt") as stored:
+        numbers = sum(stored.get_tensor(name).numel() for name in stored.keys())  # noqa: SIM118
+    said = re.search(r"The adapter has ([\d,]+) numbers in factors and ([\d,]+) kept whole", out)
+    assert numbers == sum(int(part.replace(",", "")) for part in said.groups())

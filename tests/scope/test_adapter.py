@@ -307,11 +307,22 @@ def test_the_same_inputs_give_the_same_file(pair, tmp_path):
 def test_snippets_say_the_same_ranks(pair, tmp_path):
     config = export_adapter(*pair("llama"), tmp_path / "out", rule="energy@0.90", verify=False).config
     scope: dict = {}
-    exec(lora_config_text(config), scope)
-    assert scope["config"].rank_pattern == config["rank_pattern"]
+    text = lora_config_text(config)
+    exec(text, scope)
     section = yaml.safe_load(axolotl_text(config))
-    assert section["lora_rank_pattern"] == config["rank_pattern"]
-    assert section["lora_target_modules"] == config["target_modules"]
+    assert max(map(len, text.splitlines())) < 120
+    for found, patterns in (
+        (scope["config"].target_modules, scope["config"].rank_pattern),
+        (section["lora_target_modules"], section["lora_rank_pattern"]),
+    ):
+        assert {name for name, _ in build("llama").named_modules() if re.fullmatch(found, name)} == set(
+            config["target_modules"]
+        )
+        for name in config["target_modules"]:
+            ranks = [rank for pattern, rank in patterns.items() if re.match(rf"(.*\.)?({pattern})$", name)]
+            assert ranks in ([], [config["rank_pattern"].get("^" + re.escape(name), config["r"])])
+            assert bool(ranks) == ("^" + re.escape(name) in config["rank_pattern"])
+    assert len(patterns) < len(config["rank_pattern"])
 
 
 def test_factors_start_from_the_measured_spectrum(pair, tmp_path, monkeypatch):

@@ -119,7 +119,7 @@ def test_small_planted_neurons_can_go_and_large_ones_cannot():
     assert lost[Order.LARGEST] > 0.1
 
 
-PRUNABLE = [name for name in SPECIMENS if name != "minilm"]
+PRUNABLE = [name for name in SPECIMENS if name not in ("minilm", "bloom")]  # a loss; a width of its own
 
 
 @pytest.mark.parametrize("name", PRUNABLE)

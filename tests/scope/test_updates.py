@@ -12,7 +12,7 @@ from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.linalg.noise import rounding_noise
 from rankscope.scope import journal, updates
-from rankscope.scope.rules import adapter_parameters, compare_rules, energy_curve, ranks_by
+from rankscope.scope.rules import adapter_parameters, compare_rules, energy_curve, rank_map, ranks_by
 from rankscope.scope.updates import measure_updates
 from tests.zoo import SPECIMENS, build
 
@@ -222,6 +222,21 @@ def test_an_unknown_rule_lists_the_known_ones(rule):
     scope = measure_updates(build("llama"), build("llama"))
     with pytest.raises(InputError, match=f"No rule '{rule}'. Known: energy@SHARE"):
         ranks_by(scope, rule)
+
+
+def test_ranks_by_layer_and_part():
+    ranks = {
+        "m.layers.0.a.q_proj.weight": 3,
+        "m.layers.1.a.q_proj.weight": 4,
+        "m.layers.1.b.down.weight": 5,
+        "head": 7,
+    }
+    found = rank_map(ranks).set_index("layer")
+    assert found.columns.tolist() == ["q_proj", "down"]
+    assert found.loc["m.layers.1"].tolist() == [4, 5]
+    assert found.loc["m.layers.0", "q_proj"] == 3
+    twice = rank_map({"h.0.attn.c_proj.weight": 1, "h.0.mlp.c_proj.weight": 2})
+    assert twice.columns.tolist() == ["layer", "attn.c_proj", "mlp.c_proj"]
 
 
 def test_the_curve_rises_to_one():

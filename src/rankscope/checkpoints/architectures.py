@@ -9,6 +9,7 @@ from rankscope.checkpoints.layout import (
     MlpLayout,
     Packing,
     Position,
+    Rotation,
     Separate,
 )
 
@@ -155,6 +156,77 @@ ARCHITECTURES: tuple[Layout, ...] = (
             ),
         ),
     ),
+    Layout(
+        name="bloom",
+        model_types=("bloom",),
+        attention=(_FALCON.replace(heads="n_head", position=Position.ALIBI, when={}),),
+        mlps=(MlpLayout(layer="h.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h"),),
+    ),
+    Layout(
+        name="gptj",
+        model_types=("gptj",),
+        attention=(
+            AttentionLayout(
+                layer="h.{layer}.attn",
+                qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
+                out="out_proj",
+                heads="n_head",
+                rotation=Rotation.INTERLEAVED,
+            ),
+        ),
+        mlps=(MlpLayout(layer="h.{layer}.mlp", up="fc_in", down="fc_out", hidden="n_inner"),),
+    ),
+    Layout(
+        name="cohere",
+        model_types=("cohere", "cohere2"),
+        attention=(_LLAMA_ATTENTION.replace(rotation=Rotation.INTERLEAVED),),
+        mlps=(_LLAMA_MLP,),
+    ),
+    Layout(
+        name="opt",
+        model_types=("opt",),
+        attention=(
+            AttentionLayout(
+                layer="decoder.layers.{layer}.self_attn",
+                qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
+                out="out_proj",
+                position=Position.EMBEDDED,
+            ),
+        ),
+        mlps=(MlpLayout(layer="decoder.layers.{layer}", up="fc1", down="fc2", hidden="ffn_dim"),),
+    ),
+    Layout(
+        name="distilbert",
+        model_types=("distilbert",),
+        attention=(
+            AttentionLayout(
+                stack="encoder",
+                layer="transformer.layer.{layer}.attention",
+                qkv=Separate(q="q_lin", k="k_lin", v="v_lin"),
+                out="out_lin",
+                heads="n_heads",
+                position=Position.EMBEDDED,
+            ),
+        ),
+        mlps=(
+            MlpLayout(
+                stack="encoder",
+                layer="transformer.layer.{layer}.ffn",
+                up="lin1",
+                down="lin2",
+                hidden="hidden_dim",
+            ),
+        ),
+    ),
+    Layout(
+        name="modernbert",
+        model_types=("modernbert",),
+        attention=(
+            AttentionLayout(stack="encoder", layer="layers.{layer}.attn", qkv=Fused(qkv="Wqkv"), out="Wo"),
+        ),
+        mlps=(MlpLayout(stack="encoder", layer="layers.{layer}.mlp", gate_up="Wi", down="Wo"),),
+    ),
+    Layout(name="olmo2", model_types=("olmo2",), attention=(_NORMED_ATTENTION,), mlps=(_LLAMA_MLP,)),
     Layout(
         name="bert",
         model_types=("bert", "roberta", "xlm-roberta"),

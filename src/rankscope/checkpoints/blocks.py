@@ -34,8 +34,9 @@ class AttentionWeights:
     b_k: Float[Tensor, "group rank"] | None
     b_v: Float[Tensor, "group value_rank"] | None
     b_o: Float[Tensor, " dim"] | None
-    q_norm: Float[Tensor, " rank"] | None
-    k_norm: Float[Tensor, " rank"] | None
+    q_norm: Float[Tensor, "*head rank"] | None
+    k_norm: Float[Tensor, "*group rank"] | None
+    """gains of a norm over each head, or by head where it is over all of them together"""
 
     def group(self, head: int) -> int:
         """The key-value group that `head` reads."""
@@ -170,7 +171,10 @@ class AttentionBlock:
 
     def _norm(self, role: str) -> Tensor | None:
         name = self.norms.get(role)
-        return None if name is None else _read(self, name) + self.layout.norm_offset
+        if name is None:
+            return None
+        gain = _read(self, name) + self.layout.norm_offset
+        return gain if len(gain) == self.head_dim else self._by_head(gain)
 
     def _shape(self, role: str) -> tuple[int, int]:
         shape = self.source.info(self.weights[role]).shape

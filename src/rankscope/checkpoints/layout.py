@@ -36,6 +36,15 @@ class Position(StrEnum):
     RELATIVE_BIAS = "relative bias"
 
 
+class Rotation(StrEnum):
+    """Which coordinates RoPE turns together."""
+
+    HALVES = "halves"
+    """i and i + dims/2"""
+    INTERLEAVED = "interleaved"
+    """2i and 2i + 1"""
+
+
 class Separate(Config):
     """Three projections of their own; `bias` names a fused bias tensor where there is one."""
 
@@ -77,6 +86,7 @@ class AttentionLayout(Config):
     norm_offset: float = 0.0
     heads: str | int = "num_attention_heads"
     position: Position = Position.ROPE
+    rotation: Rotation = Rotation.HALVES
     when: dict[str, bool] = Field(default_factory=dict)
 
     @property
@@ -144,7 +154,7 @@ def layout_from(content: dict[str, Any]) -> Layout:
     return Layout(**{"name": "by hand", **{key: _frozen(value) for key, value in content.items()}})
 
 
-_ENUMS = {"packing": Packing, "position": Position}
+_ENUMS = {"packing": Packing, "position": Position, "rotation": Rotation}
 
 
 def _frozen(value: Any) -> Any:

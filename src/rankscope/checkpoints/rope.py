@@ -18,13 +18,14 @@ COMPUTED = ("default", "linear", "llama3")
 
 @dataclass(frozen=True)
 class Rope:
-    """The rotation of the first `dims` of a head's `head_dim` coordinates, in pairs (i, i + dims/2)."""
+    """The rotation of the first `dims` of a head's `head_dim` coordinates, in pairs (i, i + dims/2) or (2i, 2i + 1)."""
 
     head_dim: int
     dims: int
     theta: float = 10_000.0
     kind: str = "default"
     parameters: Mapping[str, Any] | None = None
+    interleaved: bool = False
 
     def frequencies(self) -> Float[Tensor, " pair"]:
         """The angle per token of each pair of coordinates."""
@@ -48,13 +49,15 @@ class Rope:
         rotation = torch.eye(self.head_dim, dtype=torch.float64)
         first = torch.arange(self.dims // 2)
         second = first + self.dims // 2
+        if self.interleaved:
+            first, second = 2 * first, 2 * first + 1
         rotation[first, first] = rotation[second, second] = angle.cos()
         rotation[first, second] = -angle.sin()
         rotation[second, first] = angle.sin()
         return rotation
 
 
-def read_rope(config: Mapping[str, Any], head_dim: int, layer: int) -> Rope:
+def read_rope(config: Mapping[str, Any], head_dim: int, layer: int, *, interleaved: bool = False) -> Rope:
     """The rotation that a model's configuration describes, in its older and its newer spelling."""
     given = _settings(config, "rope_parameters")
     kinds = config.get("layer_types")
@@ -71,7 +74,10 @@ def read_rope(config: Mapping[str, Any], head_dim: int, layer: int) -> Rope:
             "Save the model again with save_pretrained."
         )
     kind = str(given.get("rope_type") or given.get("type") or "default")
-    return Rope(head_dim=head_dim, dims=int(head_dim * share), theta=theta, kind=kind, parameters=given)
+    dims = config.get("rotary_dim")
+    if not isinstance(dims, int) or isinstance(dims, bool) or not 0 < dims <= head_dim:
+        dims = int(head_dim * share)
+    return Rope(head_dim, dims, theta, kind, given, interleaved)
 
 
 def _settings(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from rankscope.checkpoints.architectures import ARCHITECTURES, BY_MODEL_TYPE, BY_NAME
 from rankscope.checkpoints.blocks import AttentionBlock, MlpBlock
-from rankscope.checkpoints.layout import AttentionLayout, Layout, MlpLayout, Separate
+from rankscope.checkpoints.layout import AttentionLayout, Layout, MlpLayout, Rotation, Separate
 from rankscope.checkpoints.rope import read_rope
 from rankscope.checkpoints.source import Source, open_source
 from rankscope.core import InputError, suggest
@@ -115,7 +115,10 @@ class Checkpoint:
             ),
         )
         if layout.position == "rope" and source.config is not None:
-            return replace(block, rope=read_rope(source.config, block.head_dim, layer))
+            interleaved = layout.rotation == Rotation.INTERLEAVED
+            return replace(
+                block, rope=read_rope(source.config, block.head_dim, layer, interleaved=interleaved)
+            )
         return block
 
     def _heads(self, layout: AttentionLayout, name: str) -> int:

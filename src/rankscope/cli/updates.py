@@ -22,7 +22,7 @@ from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
 from rankscope.scope.fates import Fates, Profile
 from rankscope.scope.fidelity import Fidelity
-from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve
+from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve, rank_map
 from rankscope.scope.snippets import axolotl_text, lora_config_text
 from rankscope.scope.updates import BaseRounding, UpdateScope, fingerprint, measure_updates, row_name
 
@@ -81,6 +81,16 @@ def updates(
     out_path: Annotated[
         Path | None, typer.Option(help="Write a verified PEFT adapter to this folder.")
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Load the adapter on the base and run both models, which takes the memory of one model in float32.",
+        ),
+    ] = True,
+    top: Annotated[
+        int, typer.Option(min=1, help="Show this many matrices, the largest updates first.")
+    ] = MOST_ROWS,
     page: Annotated[Path | None, typer.Option(help="Write a page with curves to this folder.")] = None,
 ) -> None:
     """What rank has the update from one checkpoint to another, and which rank would a LoRA need?
@@ -116,7 +126,7 @@ def updates(
     if draft is not None and out_path is not None and not dry_run:
         quiet_transformers()
         with tensor_bar("factors", log) as progress:
-            adapter = write_adapter(draft, out_path, device=device, progress=progress)
+            adapter = write_adapter(draft, out_path, verify=verify, device=device, progress=progress)
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     if page is not None:
@@ -124,7 +134,7 @@ def updates(
     if as_json:
         emit(to_json(_content({**asked, **filters}, scope, rules, draft, adapter)))
     else:
-        _show(scope, rules, chosen, draft, adapter)
+        _show(scope, rules, chosen, draft, adapter, top)
     if draft is not None and (adapter is not None or dry_run):
         _end(draft.fates, None if adapter is None else adapter.fidelity, log)
 
@@ -175,20 +185,31 @@ def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Cons
 
 
 def _show(
-    scope: UpdateScope, rules: pd.DataFrame, chosen: str, draft: AdapterDraft | None, adapter: Adapter | None
+    scope: UpdateScope,
+    rules: pd.DataFrame,
+    chosen: str,
+    draft: AdapterDraft | None,
+    adapter: Adapter | None,
+    top: int,
 ) -> None:
     shown = _matrices(scope, rules)
-    more = f"; the {MOST_ROWS} largest of {len(shown)}, --csv has all" if len(shown) > MOST_ROWS else ""
-    show_table(shown.head(MOST_ROWS), f"Updates of matrices, with the rank that each rule asks for{more}")
+    more = f"; the {top} largest of {len(shown)}, --csv has all" if len(shown) > top else ""
+    show_table(shown.head(top), f"Updates of matrices, with the rank that each rule asks for{more}")
     show_table(energy_curve(scope), "Kept energy of one rank shared by all matrices")
     for sentence in scope.sentences():
         emit(sentence)
     if draft is None:
         return
     show_table(draft.fates.coverage, f"Coverage of ‖ΔW‖² by an adapter ({draft.fates.profile}, {chosen})")
+    ranks = {row_name(item.pair): item.rank for item in draft.fates.items if item.rank}
+    by_layer = rank_map(ranks)
+    if len(by_layer) > 1:
+        show_table(by_layer, f"Ranks of the adapter by layer and part ({chosen})")
+    emit(draft.size_sentence())
     emit(f"{lora_config_text(draft.config)}\n# axolotl\n{axolotl_text(draft.config)}")
-    if adapter is not None and adapter.fidelity is not None:
-        emit(f"Adapter: {adapter.path}\n{adapter.fidelity.sentence()}")
+    if adapter is not None:
+        checked = "Not verified." if adapter.fidelity is None else adapter.fidelity.sentence()
+        emit(f"Adapter: {adapter.path}\n{checked}")
 
 
 def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
@@ -230,6 +251,7 @@ def _content(
     if draft is not None:
         content["coverage"] = records(draft.fates.coverage)
         content["plan"] = records(draft.fates.table)
+        content["parameters"] = dict(zip(("factors", "whole"), draft.parameters, strict=True))
         content["lora_config"] = draft.config
         content["axolotl"] = axolotl_text(draft.config)
     if adapter is not None and adapter.fidelity is not None:

@@ -2,8 +2,6 @@
 
 import re
 
-import pandas as pd
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -22,6 +20,8 @@ def cell_text(value: object) -> str:
     >>> cell_text(0.123456), cell_text(7), cell_text(float("nan")), cell_text("decoder")
     ('0.1235', '7', '', 'decoder')
     """
+    import pandas as pd  # a light question does not wait for it
+
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.4g}"
     return (

@@ -57,6 +57,27 @@ class AdapterDraft:
     fates: Fates
     config: Mapping[str, Any]
 
+    @property
+    def parameters(self) -> tuple[int, int]:
+        """How many numbers it will hold, in factors and in modules that are kept whole; tied copies aside."""
+        sizes = self.scope.table.set_index("name")
+        factors = whole = 0
+        for item in self.fates.items:
+            if item.fate == Fate.DECOMPOSED:
+                sides = sum(int(side) for side in str(sizes.loc[row_name(item.pair), "shape"]).split(" × "))
+                factors += (self.config["r"] if self.fates.profile == Profile.PORTABLE else item.rank) * sides
+            elif item.fate == Fate.WHOLE:
+                whole += int(str(sizes.loc[row_name(item.pair), "parameters"]))
+        return factors, whole
+
+    def size_sentence(self) -> str:
+        """How large it will be."""
+        factors, whole = self.parameters
+        return (
+            f"The adapter has {factors:,} numbers in factors and {whole:,} kept whole: "
+            f"{4 * (factors + whole) / 1e6:,.2f} MB in float32."
+        )
+
 
 def export_adapter(
     base_model: Model,

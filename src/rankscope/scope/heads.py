@@ -106,9 +106,10 @@ def products(
     group = torch.tensor([weights.group(head) for head in range(block.heads)])
     w_q, w_k, w_v = weights.w_q, weights.w_k[group], weights.w_v[group]
     if weights.q_norm is not None:
-        w_q = weights.q_norm[:, None] * w_q
+        w_q = weights.q_norm[..., None] * w_q
     if weights.k_norm is not None:
-        w_k = weights.k_norm[:, None] * w_k
+        gains = weights.k_norm[group] if weights.k_norm.dim() > 1 else weights.k_norm
+        w_k = gains[..., None] * w_k
     if offset is not None:
         if block.rope is None:
             raise InputError(

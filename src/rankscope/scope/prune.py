@@ -108,7 +108,7 @@ def smaller_model(model: Any, *, neurons: float = 0.0, heads: float = 0.0) -> An
     if wrong:
         raise InputError(
             f"{type(model).__name__} ties the width of {wrong[0]} to other sizes, so this pruning would not "
-            "load again. Prune neurons only, or leave heads whole."
+            f"load again. {'Prune neurons only, or leave heads whole.' if heads else 'Its neurons cannot go.'}"
         )
     smaller.load_state_dict(state)
     for name, parameter in smaller.named_parameters():  # built in float32, whatever the state is stored in

@@ -1,17 +1,25 @@
-"""Ranks to paste: a PEFT LoraConfig and an axolotl section for training with the ranks that were measured."""
+"""Ranks to paste: a PEFT LoraConfig and an axolotl section for training with the ranks that were measured.
+
+The same part of several layers stands in one regular expression, so that a line stays short whatever the depth.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+_BETWEEN = re.compile(r"\|(?![^(]*\))")
+_NUMBER = re.compile(r"\.(\d+)\.")
 
 
 def lora_config_text(config: Mapping[str, Any]) -> str:
     """Python for a `LoraConfig` with the ranks of an adapter's configuration."""
     fields = ["r", "lora_alpha", "target_modules", "target_parameters", "rank_pattern", "alpha_pattern"]
     fields += ["fan_in_fan_out", "lora_bias", "modules_to_save"]
-    lines = [f"    {name}={config[name]!r}," for name in fields if config[name]]
+    shown = _short(config)
+    lines = [f"    {name}={_python(shown[name])}," for name in fields if shown[name]]
     return "\n".join(["from peft import LoraConfig", "", "config = LoraConfig(", *lines, ")"]) + "\n"
 
 
@@ -26,5 +34,58 @@ def axolotl_text(config: Mapping[str, Any]) -> str:
         "lora_alpha_pattern": "alpha_pattern",
         "lora_modules_to_save": "modules_to_save",
     }
-    lines = [f"{theirs}: {json.dumps(config[ours])}" for theirs, ours in names.items() if config[ours]]
+    shown = _short(config)
+    lines = [f"{theirs}: {_yaml(shown[ours])}" for theirs, ours in names.items() if shown[ours]]
     return "\n".join(["adapter: lora", *lines]) + "\n"
+
+
+def grouped(names: Iterable[str]) -> list[str]:
+    r"""Regular expressions that match these names alone, one per part, the layers' numbers as alternatives.
+
+    >>> grouped(["h.0.attn", "h.1.attn", "h.0.mlp", "head"])
+    ['h\\.(0|1)\\.attn', 'h\\.(0)\\.mlp', 'head']
+    """
+    layers: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        before, number, after = (*_NUMBER.split(name, maxsplit=1), None, None)[:3]
+        place = (name,) if number is None else (str(before), str(after))
+        layers.setdefault(place, []).append(str(number))
+    return [
+        re.escape(place[0])
+        if len(place) == 1
+        else rf"{re.escape(place[0])}\.({'|'.join(numbers)})\.{re.escape(place[1])}"
+        for place, numbers in layers.items()
+    ]
+
+
+def _short(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with names grouped; PEFT reads a pattern for modules only where no parameters are named."""
+    shown = dict(config)
+    if not config["target_parameters"] and len(config["target_modules"]) > 1:
+        shown["target_modules"] = "|".join(grouped(config["target_modules"]))
+    for field in ("rank_pattern", "alpha_pattern"):
+        by_rank: dict[int, list[str]] = {}
+        for pattern, rank in config[field].items():
+            by_rank.setdefault(rank, []).append(re.sub(r"\\(.)", r"\1", pattern.removeprefix("^")))
+        shown[field] = {f"^{one}": rank for rank, names in by_rank.items() for one in grouped(names)}
+    return shown
+
+
+def _python(value: Any) -> str:
+    if isinstance(value, str):
+        first, *rest = _BETWEEN.split(value)
+        lines = [f'        r"{part}"' for part in (first, *(f"|{part}" for part in rest))]
+        return "\n".join(["(", *lines, "    )"])
+    if isinstance(value, dict):
+        return "{\n" + "".join(f'        r"{key}": {rank},\n' for key, rank in value.items()) + "    }"
+    if isinstance(value, list) and len(value) > 2:
+        return "[\n" + "".join(f"        {name!r},\n" for name in value) + "    ]"
+    return repr(value)
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "".join(f"\n  {json.dumps(key)}: {rank}" for key, rank in value.items())
+    if isinstance(value, list) and len(value) > 2:
+        return "".join(f"\n  - {json.dumps(name)}" for name in value)
+    return json.dumps(value)
