@@ -85,6 +85,36 @@ def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run)
     assert (finished_run / "figures" / "li2024-2.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_seeds_are_added_until_a_claim_is_decided(cli, tmp_path):
+    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", "li2024.pruning-chance")
+    code, out, err = cli(*args, "--max-seeds", "8", "--json")
+    assert code == 0
+    (judgement,) = json.loads(out)
+    assert judgement["verdict"] == "holds"
+    assert 2 < judgement["seeds"] <= 8
+    assert "2 seeds: flat part by magnitude" in err
+    assert "seeds would decide it, by their spread." in err
+    assert judgement["checks"][0]["threshold"] == "the spacing of the fractions that were tried"
+    assert (tmp_path / "li2024.pruning-chance.html").exists()
+    code, _, err = cli(*args, "--max-seeds", "8")
+    assert "finished already" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "saying"),
+    [
+        (("--only", "li2024.fig1a"), "leave out --only and --seeds"),
+        (("--seeds", "4"), "leave out --only and --seeds"),
+        (("--max-seeds", "1"), "the scale has 2 seeds already. Give at least as many."),
+    ],
+)
+def test_deciding_chooses_claim_and_seeds(cli, tmp_path, more, saying):
+    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", "li2024.pruning-chance")
+    code, _, err = cli(*args, *more)
+    assert code == 2
+    assert saying in err
+
+
 def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
     code, _, _ = cli("export", "--out", finished_run, "--to", tmp_path)
     assert code == 0

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 
 from rankscope.papers.amsel2024.experiments import FIG1
-from rankscope.papers.amsel2024.figures import published
+from rankscope.papers.amsel2024.published import published
 
 TALK = published().query("figure == '1'").set_index(["layers", "budget", "rank"])["error"].to_dict()
 FIRST, SECOND = ("one commit", "2026-11-01T10:00:00Z"), ("another", "2026-11-03T11:00:00Z")

@@ -165,10 +165,10 @@ def test_a_check_fails_less_easily_among_many():
     assert judge(claim(*[good] * 13), pd.DataFrame()).verdict is Verdict.HOLDS
 
 
-@pytest.mark.parametrize("checks", [1, 2, 5, 12])
+@pytest.mark.parametrize("checks", [1, 5, 12])
 def test_a_claim_is_wrong_by_chance_no_more_often_than_it_says(checks):
     """All means on their bounds: neither verdict is right, and each must be rare."""
-    draws = np.random.default_rng(checks).normal(0.5, 1.0, (1500, checks, 8))
+    draws = np.random.default_rng(checks).normal(0.5, 1.0, (600, checks, 8))
     bounds = [AtLeast(0.5), AtMost(0.5), Between(0.5, 0.5)]
     verdicts = [
         judge(

@@ -66,6 +66,7 @@ def test_a_damaged_cell_is_computed_again_and_no_other(stored, tmp_path):
     assert f"{array}.safetensors is not what was stored" in said[1]
     assert f"{missing}.safetensors is missing" in said[2]
     assert Store(stored).finished(toy(6)) == set(whole["cell"][3:])
+    assert [path.stem for path in inspect(Store(stored)).leftovers] == [row], "no row speaks for it any more"
     trace = tmp_path / "trace"
     process = start(stored, trace, 6)
     process.join()

@@ -70,3 +70,15 @@ def test_the_grid_has_the_seeds_and_the_labels_that_are_asked_for():
 def test_a_wishthat_cannot_be_is_an_error_with_its_remedy(wish, says):
     with pytest.raises(InputError, match=says):
         asked(**wish)
+
+
+def test_other_seeds_are_other_cells_of_the_same_grid():
+    first, other = (Selection([PAPER], Scale.QUICK, first_seed=seed) for seed in (0, 1000))
+    for one, two in zip(first.experiments(PAPER), other.experiments(PAPER), strict=True):
+        assert [1000 + seed for seed in one.grid.seeds] == list(two.grid.seeds)
+        assert [cell.point for cell in one.cells()] == [cell.point for cell in two.cells()]
+        assert not {cell.key() for cell in one.cells()} & {cell.key() for cell in two.cells()}
+    (few, *_) = Selection([PAPER], Scale.QUICK, seeds=2, first_seed=7).experiments(PAPER)
+    assert few.grid.seeds == (7, 8)
+    with pytest.raises(InputError, match="first_seed=-1: use 0 or more"):
+        Selection([PAPER], Scale.QUICK, first_seed=-1)

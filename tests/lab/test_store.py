@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -269,6 +270,22 @@ def test_a_finished_groups_unfinished_state_is_removed_and_a_stopped_ones_stays(
     states = list((tmp_path / "unfinished").rglob("*.pt"))
     assert states == [store.checkpoint_path(experiment, second)]
     assert code_digest(roots_of(experiment)) in states[0].parts
+
+
+def test_notes_that_are_revised_at_the_same_moment_are_all_kept(tmp_path):
+    store = Store(tmp_path)
+
+    def add(name):
+        def more(known):
+            time.sleep(0.02)
+            return sorted([*(known or []), name])
+
+        return store.revise("names", more)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, "abcdefgh"))
+    assert store.note("names") == list("abcdefgh")
+    assert store.settle("names", "other") == list("abcdefgh")
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):

@@ -1,15 +1,21 @@
 """The lab times a trainer, groups what it may stack, and hands it a place for unfinished work."""
 
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 from rankscope.core import Config
+from rankscope.ensembles.patterns import OneLayer
 from rankscope.lab import Experiment, Grid, Outcome, Store, Trainer, run
 from rankscope.lab.runner import schedule
+from rankscope.papers.li2024.trainer import OneLayerTrainer
+from rankscope.tasks.patterns import Patterns
+from rankscope.training.sgd import Sgd
 from tests.lab.toy import stacked, toy
 
 
@@ -161,3 +167,35 @@ def test_cells_that_take_turns_advance_by_their_share(tmp_path, one_worker):
     todo = schedule([toy(12, pause=0.0)], store, "cpu")
     run(todo, store, "cpu", advance=told.append)
     assert sum(told) == pytest.approx(sum(group.seconds for group in todo.groups))
+
+
+def one_layer():
+    """Eleven small members of li2024 that share a shape."""
+    return Experiment(
+        "one layer",
+        Patterns(tokens=6, relevant_fraction=0.5, confusion_fraction=0.17),
+        OneLayer(hidden=30),
+        Sgd(steps=10, batch=8, learning_rate=0.5),
+        Grid(seed=range(11)),
+        OneLayerTrainer(arrays=True),
+    )
+
+
+def test_two_runs_agree_bit_for_bit_whatever_the_clock_and_the_cores(tmp_path, monkeypatch):
+    """The first is killed between its two groups and goes on; the second has one core more and a slow machine."""
+    experiment, tables = one_layer(), []
+    for workers, slow in ((1, 1.0), (2, 50.0)):
+        monkeypatch.setattr(torch, "get_num_threads", lambda workers=workers: workers)
+        monkeypatch.setattr(OneLayerTrainer, "seconds_per_step", lambda *_, slow=slow: slow * random.random())
+        store = Store(tmp_path / str(workers))
+        todo = schedule([experiment], store, "cpu")
+        assert sorted(len(group.cells) for group in todo.groups) == [5, 6]
+        run(replace(todo, groups=todo.groups[:1]), store, "cpu")
+        run(schedule([experiment], store, "cpu"), store, "cpu")
+        read = store.arrays_of(experiment)
+        tables.append(
+            (store.table(experiment), [read(cell.key())["losses"].tolist() for cell in experiment.cells()])
+        )
+        assert set(store.provenance(experiment)["stack"]) == {5, 6}
+    pd.testing.assert_frame_equal(tables[0][0], tables[1][0], check_exact=True)
+    assert tables[0][1] == tables[1][1]

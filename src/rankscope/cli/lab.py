@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ from rankscope.cli.app import AsJson, Out, app, emit, number
 from rankscope.core import InputError, plain_errors
 from rankscope.lab import Experiment, Judgement, Scale, Store, Verdict, run
 from rankscope.lab.check import Check
-from rankscope.lab.claim import Claim
+from rankscope.lab.claim import Claim, wrong_by_chance
 from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
 from rankscope.lab.runner import Schedule, check_device, limit_memory, schedule
 from rankscope.lab.selection import Selection
@@ -56,10 +57,17 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option(help="Seeds of every experiment, instead of the scale's own.")
     ] = None,
+    first_seed: Annotated[
+        int, typer.Option(help="Added to every seed: the same experiments with other random draws.")
+    ] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     only: Annotated[
         str | None, typer.Option(help="Run what this claim needs, judge it alone, on a page of its own.")
     ] = None,
+    decide: Annotated[
+        str | None, typer.Option(help="Add seeds until this claim is decided, on a page of its own.")
+    ] = None,
+    max_seeds: Annotated[int, typer.Option(help="Seeds that --decide goes up to.")] = 64,
     experiment: Annotated[
         str | None,
         typer.Option(help="Run this experiment alone, as amsel2024/figure1. No page, no verdicts."),
@@ -95,8 +103,15 @@ def reproduce(
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
     from rankscope.lab.sections import sections, with_results
 
-    selection = Selection(find(papers or []), scale, seeds, only, experiment, _axes(where or []))
+    selection = Selection(
+        find(papers or []), scale, seeds, only or decide, experiment, _axes(where or []), first_seed
+    )
     check_device(device)
+    if decide is not None:
+        if only is not None or seeds is not None:
+            raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
+        _decide(selection, max_seeds, out, device, memory, as_json, strict)
+        return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = _kept(results)
     if memory is not None:
@@ -132,6 +147,41 @@ def reproduce(
     page = made if only else with_results(made, kept)
     log.print(f"Page: {_write(out, page, log, only)}", soft_wrap=True, markup=False)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
+        raise typer.Exit(1)
+
+
+def _decide(
+    selection: Any, most: int, out: Path, device: str, memory: float | None, as_json: bool, strict: bool
+) -> None:
+    """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
+    from rankscope.lab.decide import decide
+    from rankscope.lab.sections import sections
+
+    store, log = Store(out), Console(stderr=True)
+    _remember(store, selection)
+    if memory is not None:
+        limit_memory(device, memory)
+    (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
+    made: list[Section] = []
+
+    def judged(seeds: int, looks: int) -> Judgement | None:
+        nonlocal made
+        chosen = replace(selection, seeds=seeds, looks=looks)
+        experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
+        todo = schedule(experiments, store, device, memory)
+        log.print(_cost(todo, chosen.scale, device), soft_wrap=True)
+        _run(todo, store, device, log, experiments)
+        made = sections(chosen, store)
+        return next((one for section in made for one in section.judgements), None)
+
+    for seeds, found in decide(judged, len(experiment.grid.seeds), most):
+        log.print(
+            f"{seeds} seeds: {found.how if found else experiment.not_run}", soft_wrap=True, markup=False
+        )
+    _show(made, as_json)
+    if made:
+        log.print(f"Page: {_write(out, made, log, selection.only)}", soft_wrap=True)
+    if strict and any(one.verdict is Verdict.FAILS for section in made for one in section.judgements):
         raise typer.Exit(1)
 
 
@@ -186,15 +236,25 @@ def export(
 def report(
     out: Out = Path("report"),
     to: Annotated[Path | None, typer.Option(help="Where to write; the run folder if not given.")] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run of the same papers with other seeds: the page says which verdicts it shares."
+        ),
+    ] = None,
     results: Kept = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the page again from the store, without running anything."""
+    from rankscope.lab.agreement import with_agreement
     from rankscope.lab.sections import sections, with_results
 
     kept = _kept(results)
     store = Store(out, reading=True)
     made = sections(remembered(store), store)
+    if beside is not None:
+        other = Store(beside, reading=True)
+        made = with_agreement(made, sections(remembered(other), other))
     if all(section.provenance.empty for section in made):
         raise InputError(
             f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
@@ -296,10 +356,14 @@ def _remember(store: Store, selection: Selection) -> None:
         if known is not None and selection.only is not None:
             return known
         papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
-        if known is not None and (known["scale"], known["seeds"]) == (selection.scale.value, selection.seeds):
+        now = {
+            "scale": selection.scale.value,
+            "seeds": selection.seeds,
+            "first_seed": selection.first_seed,
+        }
+        if known is not None and {**known, **now} == known:
             papers |= {paper.name for paper in find(known["papers"])}
-        names = [name for name in PAPERS if name in papers]
-        return {"papers": names, "scale": selection.scale.value, "seeds": selection.seeds}
+        return {"papers": [name for name in PAPERS if name in papers], **now}
 
     store.revise("selection", changed)
 
@@ -312,7 +376,9 @@ def remembered(store: Store) -> Selection:
             f"{store.folder} does not say any more what was run. Run rankscope reproduce --out {store.folder} as before: "
             "finished cells are kept."
         )
-    return Selection(find(kept["papers"]), Scale(kept["scale"]), kept["seeds"])
+    return Selection(
+        find(kept["papers"]), Scale(kept["scale"]), kept["seeds"], first_seed=kept.get("first_seed", 0)
+    )
 
 
 def _show(made: "Sequence[Section]", as_json: bool) -> None:
@@ -330,6 +396,9 @@ def _show(made: "Sequence[Section]", as_json: bool) -> None:
         console.print(_verdicts(paper, of_paper, wide=console.width >= WIDE))
     counts = {verdict: sum(judgement.verdict is verdict for judgement in judgements) for verdict in Verdict}
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    console.print(
+        f"Of the decided at most {wrong_by_chance(judgements):.2g} are expected to be wrong by chance."
+    )
     waiting = [one.claim.name for section in made for one in section.unfinished]
     if waiting:
         console.print(f"Without a verdict until cells that they need have been run: {', '.join(waiting)}.")
@@ -379,6 +448,7 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict.value,
         "how": judgement.how,
         "seeds": judgement.seeds,
+        "seeds_to_decide": number(judgement.seeds_to_decide),
         "measured": number(check.mean),
         "interval": [number(end) for end in check.interval],
         "checks": [_check(check) for check in judgement.checks],

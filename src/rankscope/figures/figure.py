@@ -121,8 +121,12 @@ class Panel:
 
     @property
     def x_ticks(self) -> list[float]:
-        """The values of a short sweep, which are its natural ticks, or powers of two; empty where neither fits."""
-        values = sorted({float(x) for series in self.series for x in series.x if not isinstance(x, str)})
+        """The values of a short sweep, which are its natural ticks, or powers of two; empty where neither fits.
+
+        An upright line of theory's is no part of a sweep.
+        """
+        sweeps = [series for series in self.series if not (series.paper and len(set(series.x)) == 1)]
+        values = sorted({float(x) for series in sweeps for x in series.x if not isinstance(x, str)})
         whole = [value for value in values if value == int(value)]
         if self.log_x:
             if len(values) <= MOST_TICKS:

@@ -131,7 +131,9 @@ class Judgement:
 
     @property
     def seeds_to_decide(self) -> float:
-        """About how many seeds would decide it: until a check that points outside fails, or until all hold."""
+        """About how many seeds decide it: until a check that points outside fails, or until all hold."""
+        if self.verdict is not Verdict.UNDECIDED:
+            return self.seeds
         undecided = [check for check in self.checks if check.verdict is Verdict.UNDECIDED]
         outside = [check.seeds_to_decide for check in undecided if not check.inside]
         return min(outside) if outside else max(check.seeds_to_decide for check in undecided)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankscope.core.files import PART
-from rankscope.lab.store import Store
+from rankscope.lab.store import WRONG_ROW, Store
 from rankscope.training.state import whole_state
 
 
@@ -31,7 +31,7 @@ def inspect(store: Store) -> Inspection:
         if row.damage is not None:
             name = ", ".join(str(row.values[part]) for part in ("experiment", "point", "seed", "key"))
             found.damage.append(f"cell {name}: {row.damage}")
-        elif row.values["arrays"]:
+        if row.values["arrays"] and row.damage != WRONG_ROW:
             found.arrays += 1
             needed.add(store.arrays_path(row.values["code"], row.values["key"]))
     found.damage += [f"note {name}: it is not what was stored" for name in store.damaged_notes()]

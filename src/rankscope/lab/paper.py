@@ -12,6 +12,7 @@ from rankscope.figures.figure import Figure
 from rankscope.lab.claim import Claim
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.finding import Finding
+from rankscope.lab.replication import Replication
 from rankscope.lab.scale import Scale
 
 
@@ -34,6 +35,11 @@ def drawable(*makers: Callable[[], Figure]) -> list[Figure]:
         with suppress(NoArraysError):
             figures.append(make())
     return figures
+
+
+def no_replications(_: Results) -> Sequence[Replication]:
+    """What a paper compares that has published no numbers at our sizes."""
+    return ()
 
 
 def no_findings(_: Results) -> Sequence[Finding]:
@@ -63,6 +69,7 @@ class Paper:
     figures: Callable[[Results], Sequence[Figure]]
     settings_note: str
     findings: Callable[[Results], Sequence[Finding]] = no_findings
+    replications: Callable[[Results], Sequence[Replication]] = no_replications
 
     def with_studies(self, *studies: Study) -> "Paper":
         """The paper, and what is asked beyond it."""

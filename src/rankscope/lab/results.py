@@ -31,6 +31,7 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
         return None
     vouched = read_vouched(folder)
     parts = {name: _part(one) for name, one in kept.items()}
+    tables = Results({name: part.table for name, part in parts.items()}, _no_arrays)
     judgements = [
         judged(claim, parts[claim.experiment]) for claim in paper.claims if claim.experiment in parts
     ]
@@ -47,7 +48,8 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
         notes=notes,
         unfinished=[one for one in judgements if isinstance(one, Unfinished)],
         suffix=SUFFIX,
-        findings=paper.findings(Results({name: part.table for name, part in parts.items()}, _no_arrays)),
+        findings=paper.findings(tables),
+        replications=paper.replications(tables),
     )
 
 

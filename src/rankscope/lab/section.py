@@ -10,6 +10,7 @@ from rankscope.lab.check import Check
 from rankscope.lab.claim import Claim, Judgement
 from rankscope.lab.finding import Finding
 from rankscope.lab.paper import Paper
+from rankscope.lab.replication import Replication
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,4 @@ class Section:
     unfinished: Sequence[Unfinished] = ()
     suffix: str = ""
     findings: Sequence[Finding] = ()
+    replications: Sequence[Replication] = ()

@@ -43,7 +43,9 @@ def sections(selection: Selection, store: Store) -> list[Section]:
         tables = {name: part.table for name, part in parts.items()}
         whole = {name: tables[name] for name, part in parts.items() if not part.missing}
         found = [
-            judge(claim, whole[claim.experiment]) if claim.experiment in whole else Unfinished(claim, ())
+            judge(claim, whole[claim.experiment], looks=selection.looks)
+            if claim.experiment in whole
+            else Unfinished(claim, ())
             for claim in claims
         ]
         figures = _figures(paper, tables, whole, store.arrays_of(*experiments))
@@ -59,6 +61,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 provenance=provenance,
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],
+                replications=paper.replications(Results(tables, store.arrays_of(*experiments))),
                 findings=()
                 if selection.scale is Scale.SMOKE
                 else paper.findings(Results(whole, store.arrays_of(*experiments))),

@@ -5,14 +5,18 @@ from dataclasses import dataclass, field, replace
 
 from rankscope.core import InputError, suggest
 from rankscope.lab.claim import Claim
-from rankscope.lab.experiment import Experiment
+from rankscope.lab.experiment import Experiment, Grid
 from rankscope.lab.paper import Paper
 from rankscope.lab.scale import Scale
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which papers are run, at which scale, with how many seeds; for one claim, or a piece of one experiment, only."""
+    """Which papers are run, at which scale, with how many seeds; for one claim, or a piece of one experiment, only.
+
+    first_seed   is added to every seed: other draws of everything that is random
+    looks        how often the claim is judged while seeds are added
+    """
 
     papers: Sequence[Paper]
     scale: Scale
@@ -20,6 +24,8 @@ class Selection:
     only: str | None = None
     experiment: str | None = None
     where: Mapping[str, Collection[str]] = field(default_factory=dict)
+    first_seed: int = 0
+    looks: int = 1
 
     def __post_init__(self) -> None:
         known = [claim.id for paper in self.papers for claim in paper.claims]
@@ -29,6 +35,8 @@ class Selection:
             raise InputError(
                 f"seeds={self.seeds}: an interval needs at least two seeds. Use 2 or more.", argument="seeds"
             )
+        if self.first_seed < 0:
+            raise InputError(f"first_seed={self.first_seed}: use 0 or more.", argument="first_seed")
         names = [e.name for paper in self.papers for e in paper.experiments(self.scale)]
         if self.experiment is not None and self.experiment not in names:
             raise InputError(f"No experiment {self.experiment!r}. {suggest(self.experiment, names)}")
@@ -55,6 +63,9 @@ class Selection:
         ]
         if self.where:
             chosen = [replace(e, grid=e.grid.where(self.where)) for e in chosen]
-        if self.seeds is None:
-            return chosen
-        return [replace(e, grid=e.grid.with_seeds(self.seeds)) for e in chosen]
+        return [replace(e, grid=self._seeded(e.grid)) for e in chosen]
+
+    def _seeded(self, grid: Grid) -> Grid:
+        """The grid over the seeds that are asked for."""
+        seeds = grid.seeds if self.seeds is None else range(self.seeds)
+        return Grid(seed=(self.first_seed + seed for seed in seeds), **grid.axes)

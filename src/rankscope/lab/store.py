@@ -35,6 +35,8 @@ FILE = "cells.sqlite"
 
 PROVENANCE = tuple(name for name in COLUMNS if name not in ("records", "arrays"))
 
+WRONG_ROW = "its row is not what was stored"
+
 AT_ONCE = 1000
 """Cells that are read at a time: what is held is bounded by this, and by what is returned."""
 
@@ -106,7 +108,7 @@ class Store:
         """A row, and whether it and its arrays are what was stored."""
         row = dict(zip(COLUMNS, values, strict=True))
         if checksum(values) != kept:
-            return Row(row, "its row is not what was stored")
+            return Row(row, WRONG_ROW)
         return Row(row, self._wrong_arrays(row))
 
     def finished(self, *experiments: Experiment) -> set[str]:

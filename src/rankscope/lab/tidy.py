@@ -30,8 +30,8 @@ def rows_of(table: pd.DataFrame, measurement: str, **at: Any) -> pd.DataFrame:
     [0.1]
     """
     rows = table[table[MEASUREMENT] == measurement]
-    empty = rows.columns[np.asarray(rows.isna().to_numpy().all(axis=0))]
-    rows = rows.drop(columns=empty[np.asarray(table[empty].notna().to_numpy().any(axis=0))])
+    empty = rows.columns[rows.isna().to_numpy().all(axis=0)]  # type: ignore[index]
+    rows = rows.drop(columns=empty[table[empty].notna().to_numpy().any(axis=0)])  # type: ignore[index]
     if at:
         rows = rows[np.logical_and.reduce([rows[name] == value for name, value in at.items()])]
     return rows

@@ -75,4 +75,5 @@ def values_to_decide(values: Sequence[float], distance: float, level: float = LE
         return math.inf
     reach = -float(ndtri(level)) * float(np.std(values, ddof=1)) / distance
     pairs_for_means = math.pi / 3  # what limits by pairs lose to the mean
-    return float(max(len(values) + 1, FEW + 1, math.ceil(reach**2 * pairs_for_means)))
+    fewest = max(FEW + 1, math.ceil(-math.log2(level)))
+    return float(max(len(values) + 1, fewest, math.ceil(reach**2 * pairs_for_means)))

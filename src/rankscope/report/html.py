@@ -129,6 +129,7 @@ def _section(section: Section) -> dict[str, object]:
                 "charts": _charts(figure),
                 "runs": [_run(name, section.provenance) for name in figure.experiments],
                 "claims": [j for j in section.judgements if j.claim.figure + section.suffix == figure.id],
+                "replications": [r for r in section.replications if r.figure + section.suffix == figure.id],
             }
             for figure in section.figures
         ],

@@ -15,8 +15,10 @@ from rankscope.lab import Job, Scale
 from rankscope.papers.amsel2024 import training, two_points
 from rankscope.papers.amsel2024.batches import DrawnThere
 from rankscope.papers.amsel2024.experiments import FIG1, OUR_POSITIONS, experiments
-from rankscope.papers.amsel2024.figures import UNTRAINED, _lines, _untrained, figures, published
+from rankscope.papers.amsel2024.figure_1 import UNTRAINED, untrained
+from rankscope.papers.amsel2024.figures import _lines, figures
 from rankscope.papers.amsel2024.measurement import best_epoch, identity_fit, records
+from rankscope.papers.amsel2024.published import published
 from rankscope.papers.amsel2024.recipe import APART, PAPER_RECIPE, Start
 from rankscope.papers.amsel2024.trainer import EncoderTrainer
 from rankscope.papers.amsel2024.training import start_of, train_group
@@ -171,9 +173,9 @@ def test_cells_that_overflowed_leave_a_gap_and_are_counted():
     assert ours.y[0] == pytest.approx(0.55)
     assert math.isnan(ours.y[1])
     assert lost.name == "did not train (1 overflowed)"
-    assert "1 overflowed and have no error" in _untrained(table)
-    assert _untrained(table[:3]) == UNTRAINED
-    told = _untrained(table[:3].assign(left_out=[0.0, 2.0, math.nan]))
+    assert "1 overflowed and have no error" in untrained(table)
+    assert untrained(table[:3]) == UNTRAINED
+    told = untrained(table[:3].assign(left_out=[0.0, 2.0, math.nan]))
     assert "overflowed in some steps of 1 of the cells, at most 2 in one" in told
 
 

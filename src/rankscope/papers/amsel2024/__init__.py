@@ -9,6 +9,7 @@ from rankscope.papers.amsel2024.experiments import SETTINGS
 from rankscope.papers.amsel2024.experiments import experiments as trained_experiments
 from rankscope.papers.amsel2024.figures import figures as trained_figures
 from rankscope.papers.amsel2024.findings import findings
+from rankscope.papers.amsel2024.published import replications
 
 
 def experiments(scale: Scale) -> list[Experiment]:
@@ -29,5 +30,6 @@ PAPER = Paper(
     claims=(*CLAIMS, *computed.CLAIMS),
     figures=figures,
     settings_note=SETTINGS,
+    replications=replications,
     findings=findings,
 )

@@ -2,95 +2,89 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
-from rankscope.papers.amsel2024.memory_figure import REPEATED, memory_figure
+from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
+from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.rank_one import linear_error
 
-PUBLISHED_DIM = 64
-PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400.0, 8: 1530.0, 64: 1470.0}}
-"""What the talk's full-rank heads learn, by budget."""
-
 CURVES = "the talk's curves (best of 5 seeds, read off its plots)."
-NORMS = (
-    "the talk's values, read off its plot; its program plots the Frobenius norm over √dim, as is drawn here."
-)
 MEANS = "Mean over seeds with its 95% interval."
-UNTRAINED = (
-    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
-)
+BY_THEM = "by the authors' program: training loss on batches that repeat"
 
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run, and the survey, which needs none."""
-    made: dict[str, Sequence[Callable[[pd.DataFrame], Figure | None]]] = {
-        "figure1": (_figure_1, _identity),
-        "positions": (_positions,),
-        "tokens": (_tokens,),
-        "dims": (_dims,),
-        "two-points": (_floor,),
-        "constructions": (_constructions,),
+    made: dict[str, Callable[[pd.DataFrame], Figure]] = {
+        "positions": _positions,
+        "tokens": _tokens,
+        "dims": _dims,
+        "two-points": _floor,
+        "constructions": _constructions,
     }
-    drawn = [
-        replace(figure, experiments=(name,))
-        for name, functions in ((f"amsel2024/{short}", functions) for short, functions in made.items())
-        if name in results.tables
-        for figure in (function(results.tables[name]) for function in functions)
-        if figure
-    ]
-    if REPEATED in results.tables:
-        table = results.tables[REPEATED]
-        drawn.append(memory_figure(results, _published(table, "1")))
-    return [*drawn, survey_figure()]
+    drawn = [figure_1(results), _identity(results)]
+    for name, make in made.items():
+        if (fresh := results.tables.get(f"amsel2024/{name}")) is not None:
+            drawn.append(replace(make(fresh), experiments=(f"amsel2024/{name}",)))
+        theirs = f"repeated-{name}"
+        if (repeated := results.tables.get(f"amsel2024/{theirs}")) is not None:
+            figure = make(_as_published(repeated))
+            title = f"{figure.title}, {BY_THEM}"
+            drawn.append(
+                replace(figure, id=f"amsel2024-{theirs}", title=title, experiments=(f"amsel2024/{theirs}",))
+            )
+    return [*(figure for figure in drawn if figure), survey_figure()]
 
 
-def published() -> pd.DataFrame:
-    """The talk's curves, read off its plots: figure, layers, budget, tokens, positions, rank, error."""
-    with files("rankscope.papers.amsel2024").joinpath("published.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
+def _as_published(table: pd.DataFrame) -> pd.DataFrame:
+    """Training losses in the place of errors, and kinds of positions by the talk's names."""
+    named = table.assign(error=table["best_epoch"])
+    return named.assign(positions=named["positions"].map(KIND)) if "positions" in named else named
 
 
-def _figure_1(table: pd.DataFrame) -> Figure:
-    return Figure(
-        id="amsel2024-1",
-        title="Figure 1: rank, depth and parameters",
-        paper_says="One layer: full rank is necessary and sufficient. More layers: low rank does ok, but is still much "
-        "weaker. Along a line every model has the same parameters.",
-        caption=f"{MEANS} heads = budget·dim/rank. {_untrained(table)} {_sizes(table)}",
-        panels=_by_depth(table, "1", "budget", lambda budget: f"budget {budget}"),
-    )
-
-
-def _identity(table: pd.DataFrame) -> Figure | None:
-    full = table[(table["layers"] == 1) & (table["rank"] == table["dim"])]
-    full = full.assign(norm=full["norm"] / full["dim"] ** 0.5)
-    if full.empty:
+def _identity(results: Results) -> Figure | None:
+    """One layer of full rank, on fresh points and on batches that repeat, as the talk's were."""
+    names = {REPEATED: "repeated batches", FRESH: "fresh batches"}
+    full = {
+        names[name]: table[(table["layers"] == 1) & (table["rank"] == table["dim"])].assign(
+            scaled=lambda rows: rows["norm"] / rows["dim"] ** 0.5
+        )
+        for name, table in results.tables.items()
+        if name in names and "norm" in table
+    }
+    full = {name: rows for name, rows in full.items() if len(rows)}
+    if not full:
         return None
+    dim = int(next(iter(full.values()))["dim"].iloc[0])
 
-    def panel(title: str, y_label: str, column: str) -> Panel:
-        points = curve("measured", full, "budget", column, mark=Mark.POINTS, labels=True)
-        talk = PUBLISHED_IDENTITY.get(column, {}) if int(full["dim"].iloc[0]) == PUBLISHED_DIM else {}
-        drawn = [str(budget) for budget in talk if str(budget) in points.x]
-        theirs = Series("talk", drawn, [talk[int(budget)] for budget in drawn], mark=Mark.POINTS, paper=True)
-        return Panel(title, "heads of full rank", y_label, [points, *([theirs] if drawn else [])])
+    def panel(title: str, y_label: str, column: str, published: str | None = None) -> Panel:
+        series = [
+            curve(name, rows, "budget", column, mark=Mark.POINTS, labels=True) for name, rows in full.items()
+        ]
+        talk = PUBLISHED_IDENTITY[published] if published and dim == PUBLISHED_DIM else {}
+        if talk:
+            heads = [str(budget) for budget in talk]
+            series.append(Series("published", heads, list(talk.values()), mark=Mark.POINTS, paper=True))
+        return Panel(title, "heads of full rank", y_label, series)
 
     return Figure(
         id="amsel2024-identity",
         title="What full rank learns: W_KᵀW_Q against −c·I",
-        paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the "
-        "Frobenius norm is about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
-        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} {_sizes(table, NORMS)}",
+        paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the norm is "
+        "about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
+        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} The norm is ‖W_KᵀW_Q‖_F/√dim, which is what the "
+        "authors' program plots; it takes it of W_Q W_Kᵀ, which has the same trace.",
         panels=(
-            panel("angle to the identity", "degrees", "angle"),
-            panel("Frobenius norm over √dim", "‖W_KᵀW_Q‖_F / √dim", "norm"),
+            panel("angle to the identity", "degrees", "angle", "angle"),
+            panel("norm", "‖W_KᵀW_Q‖_F/√dim", "scaled", "norm"),
             panel("sharpness c/√rank", "β of softmax(−β Xᵀy)", "sharpness"),
         ),
+        experiments=tuple(name for name in names if names[name] in full),
     )  # fmt: skip
 
 
@@ -101,7 +95,7 @@ def _positions(table: pd.DataFrame) -> Figure:
         paper_says="Added, they do not help at all. Appended as extra dimensions, they change nothing with one layer, "
         "and with several let low rank overcome its bottleneck.",
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
-        f"{_untrained(table)} {_sizes(table)}",
+        f"{untrained(table)} {_sizes(table)}",
         panels=_by_depth(table, "positions", "positions", str),
         shared_y=True,
     )
@@ -112,7 +106,7 @@ def _tokens(table: pd.DataFrame) -> Figure:
         id="amsel2024-tokens",
         title="Role of N",
         paper_says="The problem gets harder as N grows: more distractor points. Two layers; full rank hardly notices.",
-        caption=f"{MEANS} {_untrained(table)} {_sizes(table)}",
+        caption=f"{MEANS} {untrained(table)} {_sizes(table)}",
         panels=(
             Panel("error against rank", "rank", "error",
                   [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
@@ -130,7 +124,7 @@ def _dims(table: pd.DataFrame) -> Figure:
         id="amsel2024-dims",
         title="Role of d: more heads at equal parameters",
         paper_says="With rank = dim/heads, adding heads adds no parameters, and makes the model worse.",
-        caption=f"{MEANS} Two layers. {_untrained(table)} Tokens and budget as in the positions' runs.",
+        caption=f"{MEANS} Two layers. {untrained(table)} Tokens and budget as in the positions' runs.",
         panels=(
             Panel("error against dim", "dim", "error",
                   _lines(per_block, "per_block", "dim", lambda ratio: f"rank = dim/{ratio}"), log_x=True, log_y=True),
@@ -281,23 +275,6 @@ def _behind(table: pd.DataFrame, figure: str, by: str, **where: object) -> list[
         )
         for value, lines in rows.groupby(by, sort=True)
     ]
-
-
-def _untrained(table: pd.DataFrame) -> str:
-    """What becomes of a cell that did not train, and how many overflowed on their way."""
-    said = [UNTRAINED]
-    lost = int(table["error"].isna().sum())
-    if lost:
-        said.append(
-            f"{lost} overflowed and have no error: where one of a point's seeds did, the curve has a gap."
-        )
-    left_out = table["left_out"].fillna(0) if "left_out" in table else pd.Series(dtype=float)
-    if left_out.sum():
-        said.append(
-            f"Gradients overflowed in some steps of {int((left_out > 0).sum())} of the cells, at most {int(left_out.max()):,} "
-            "in one, and counted as zero there."
-        )
-    return " ".join(said)
 
 
 def _sizes(table: pd.DataFrame, grey: str = CURVES) -> str:

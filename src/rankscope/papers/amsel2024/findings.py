@@ -129,7 +129,7 @@ def _memory(table: pd.DataFrame) -> Iterator[Finding]:
         f"{_layers(int(layers))} of rank {rank:g} end at {decimals(fitted)}; the same weights have {decimals(new)} on new "
         "points, where answering nothing has 1.",
         claims=("amsel2024.memory",),
-        figure="amsel2024-memory",
+        figure="amsel2024-1",
         link=EXPERIMENTS,
         seeds=_seeds(deep, ["layers", "budget", "rank"]),
         contradicts=True,

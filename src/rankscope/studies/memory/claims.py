@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
-from rankscope.studies.memory.measures import with_memory
+from rankscope.studies.memory.measures import countable, with_memory
 from rankscope.theory.memory import BITS_PER_PARAMETER
 
 MEMORY, RULE = 0.25, 0.1
@@ -31,7 +31,7 @@ CLAIMS = Claims("amsel2024", Origin.BEYOND)
 )
 def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for (shape, rank), rows in _low_rank(table):
+    for (shape, rank), rows in _by_rank(with_memory(table)):
         over = rows["batches"] / rows["border"]
         below, beyond = rows[over <= BELOW], rows[over >= BEYOND]
         checks.append(
@@ -64,7 +64,7 @@ def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
             _per_seed(rows, "bits", "max"),
             AtMost(BITS_PER_PARAMETER),
         )
-        for (shape, rank), rows in _low_rank(table)
+        for (shape, rank), rows in _by_rank(countable(with_memory(table)))
     ]
 
 
@@ -90,9 +90,8 @@ def _full_rank_finds_the_rule(table: pd.DataFrame) -> list[Check]:
     return checks
 
 
-def _low_rank(table: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
+def _by_rank(known: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
     """The rows of each shape and each rank below full."""
-    known = with_memory(table)
     for (shape, rank), rows in known[known["rank"] < known["dim"]].groupby(["shape", "rank"], sort=False):
         yield (str(shape), int(str(rank))), rows
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Panel, Series, curve
 from rankscope.lab.paper import Results
-from rankscope.studies.memory.measures import with_memory
+from rankscope.studies.memory.measures import countable, with_memory
 from rankscope.theory.memory import BITS_PER_PARAMETER
 
 NAME = "amsel2024/memory"
@@ -44,18 +44,14 @@ def _border(table: pd.DataFrame) -> Figure:
 
 
 def _bits(table: pd.DataFrame) -> Figure:
-    known = table[table["rank"] < table["dim"]]
+    known = countable(table)
     panels = []
     for shape, rows in known.groupby("shape", sort=False):
-        repeated = rows[rows["distinct"] != "fresh"]
-        ends = [float(repeated["batches"].min()), float(repeated["batches"].max())]
-        most = repeated.groupby("batches", sort=True)["content"].first()
+        ends = [float(rows["batches"].min()), float(rows["batches"].max())]
+        most = rows.groupby("batches", sort=True)["content"].first()
         whole = most[most <= 2 * BITS_PER_PARAMETER]
         series = [
-            *(
-                curve(f"rank {rank}", own, "batches", "bits")
-                for rank, own in repeated.groupby("rank", sort=True)
-            ),
+            *(curve(f"rank {rank}", own, "batches", "bits") for rank, own in rows.groupby("rank", sort=True)),
             Series("all answers", [float(str(count)) for count in whole.index], whole.tolist(), paper=True),
             Series("two bits per parameter", ends, [BITS_PER_PARAMETER] * 2, paper=True),
         ]
@@ -70,6 +66,7 @@ def _bits(table: pd.DataFrame) -> Figure:
         panels=panels,
         experiments=(NAME,),
         columns=2,
+        shared_y=True,
     )
 
 

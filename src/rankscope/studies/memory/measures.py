@@ -9,6 +9,9 @@ from rankscope.papers.amsel2024.experiments import Sizes as FigureSizes
 from rankscope.studies.memory.experiments import FRESH, MEMORY_SIZES
 from rankscope.theory.memory import memory_border, remembered_bits
 
+MOST = 16.0
+"""Distinct batches over the border up to which bits are counted: there the shares' sampling error is under 0.1 bits."""
+
 
 def with_memory(table: pd.DataFrame) -> pd.DataFrame:
     """The table with columns for what is remembered.
@@ -38,6 +41,11 @@ def with_memory(table: pd.DataFrame) -> pd.DataFrame:
         bits=bits,
         content=batches * answers * math.log2(options) / table["all_parameters"],
     )
+
+
+def countable(known: pd.DataFrame) -> pd.DataFrame:
+    """Rows of low rank whose bits can be counted: with more batches a bit per parameter is too small a share of answers."""
+    return known[(known["rank"] < known["dim"]) & (known["batches"] <= MOST * known["border"])]
 
 
 def _sizes(table: pd.DataFrame) -> tuple[FigureSizes, int]:

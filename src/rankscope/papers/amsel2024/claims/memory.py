@@ -16,7 +16,7 @@ CLAIMS = Claims("amsel2024", Origin.BEYOND)
     says="On batches that repeat, several layers of low rank remember instead of learning: the same weights err at least "
     "twice as much on new points.",
     experiment="repeated",
-    figure="memory",
+    figure="1",
 )
 def _low_rank_remembers(table: pd.DataFrame) -> list[Check]:
     """The geometric mean over the ranks below full."""

@@ -1,0 +1,143 @@
+"""Figure 1 in one look: what was published, what repeated batches give, and what is true of new points."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.lab.replication import Point
+from rankscope.papers.amsel2024.published import PUBLISHED_DIM, published, replications
+
+FRESH, REPEATED = "amsel2024/figure1", "amsel2024/repeated"
+FITTED = "repeated batches, training loss"
+RECALLED = "the same weights, new points"
+LEARNED = "fresh batches, new points"
+
+
+def figure_1(results: Results) -> Figure | None:
+    """A panel for each depth and budget; None where neither experiment was run."""
+    tables = {name: results.tables[name] for name in (FRESH, REPEATED) if name in results.tables}
+    if not tables:
+        return None
+    theirs = _published(tables)
+    shapes = sorted(
+        {
+            shape
+            for table in (*tables.values(), theirs)
+            for shape in zip(table["layers"], table["budget"], strict=True)
+        }
+    )
+    agree = {
+        point.where: point
+        for replication in replications(results)
+        if replication.experiment == REPEATED and replication.figure == "amsel2024-1"
+        for point in replication.points
+    }
+    return Figure(
+        id="amsel2024-1",
+        title="Figure 1: rank, depth and parameters, on points trained on and on new ones",
+        paper_says="One layer: full rank is necessary and sufficient. More layers: low rank does ok, but is still much "
+        "weaker. The published error is the least training loss of an epoch, and every epoch has the same 100 batches.",
+        caption=_caption(tables, theirs),
+        panels=[_panel(tables, theirs, agree, *shape) for shape in shapes],
+        experiments=tuple(tables),
+        columns=len({budget for _, budget in shapes}),
+        shared_y=True,
+    )
+
+
+def _panel(
+    tables: Mapping[str, pd.DataFrame],
+    theirs: pd.DataFrame,
+    agree: Mapping[str, Point],
+    layers: int,
+    budget: int,
+) -> Panel:
+    """Four curves over rank; the title counts the published values that repeated batches give."""
+    repeated, fresh = (
+        _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH)
+    )
+    series = [Series(f"{name} (not run)", [], []) for name in (FITTED, RECALLED, LEARNED)]
+    if repeated is not None and len(repeated):
+        least = repeated.groupby("rank", sort=True)["best_epoch"].min()
+        series[0] = Series(FITTED, [float(str(rank)) for rank in least.index], least.tolist())
+        series[1] = curve(RECALLED, repeated, "rank", "error")
+    if fresh is not None and len(fresh):
+        series[2] = curve(LEARNED, fresh, "rank", "error")
+        lost = fresh[~fresh["trained"].astype(bool)]
+        if len(lost):
+            x, y = (lost[column].astype(float).tolist() for column in ("rank", "error"))
+            series.append(Series("did not train", x, y, mark=Mark.POINTS))
+    drawn = _at(theirs, layers, budget)
+    if len(drawn):
+        series.append(
+            Series(
+                "published",
+                drawn["rank"].astype(float).tolist(),
+                drawn["error"].tolist(),
+                paper=True,
+                like=FITTED,
+            )
+        )
+    words = f"{layers} layer{'s' * (layers != 1)}, budget {budget}"
+    places = [
+        point
+        for where, point in agree.items()
+        if where.startswith(f"{words}, ") and point.measured is not None
+    ]
+    counted = (
+        f": {sum(bool(point.agrees) for point in places)} of {len(places)} published values come out"
+        if places
+        else ""
+    )
+    return Panel(f"{words}{counted}", "rank", "error", series, log_x=True, log_y=True)
+
+
+def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
+    said = [
+        "An error of 1 is that of answering nothing. Mean over seeds with its 95% interval; of training losses the best "
+        "seed's, as published. heads = budget·dim/rank, so that along a line every model has the same parameters.",
+    ]
+    dim = int(next(iter(tables.values()))["dim"].iloc[0])
+    if theirs.empty:
+        said.append(f"Here dim is {dim}, in the talk {PUBLISHED_DIM}: its curves are not drawn.")
+    else:
+        said.append("Published: the talk's curves, best of 5 seeds, read off its plots.")
+    fresh = tables.get(FRESH)
+    if fresh is not None:
+        said.append(untrained(fresh))
+    return " ".join(said)
+
+
+UNTRAINED = (
+    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
+)
+
+
+def untrained(table: pd.DataFrame) -> str:
+    """What becomes of a cell that did not train, and how many overflowed on their way."""
+    said = [UNTRAINED]
+    lost = int(table["error"].isna().sum())
+    if lost:
+        said.append(
+            f"{lost} overflowed and have no error: where one of a point's seeds did, the curve has a gap."
+        )
+    left_out = table["left_out"].fillna(0) if "left_out" in table else pd.Series(dtype=float)
+    if left_out.sum():
+        said.append(
+            f"Gradients overflowed in some steps of {int((left_out > 0).sum())} of the cells, at most {int(left_out.max()):,} "
+            "in one, and counted as zero there."
+        )
+    return " ".join(said)
+
+
+def _published(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The talk's rows, where our sizes are the talk's."""
+    rows = published()
+    ours = any((table["dim"] == PUBLISHED_DIM).any() for table in tables.values())
+    return rows[(rows["figure"] == "1") & ours]
+
+
+def _at(table: pd.DataFrame, layers: int, budget: int) -> pd.DataFrame:
+    return table[(table["layers"] == layers) & (table["budget"] == budget)]
