@@ -113,13 +113,57 @@ SPECIMENS = {
     ),
 }
 
+_VISION = {**_WIDTH, "intermediate_size": 48, "image_size": 16, "patch_size": 8}
+_MLA = {
+    **_TEXT, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_group": 1, "topk_group": 1,
+    "first_k_dense_replace": 1, "n_shared_experts": 1,
+}  # fmt: skip
+
+OTHERS = {
+    "gemma3-towers": Specimen(
+        "Gemma3ForConditionalGeneration",
+        "Gemma3Config",
+        {"text_config": {**_GQA, "head_dim": 16}, "vision_config": _VISION, "mm_tokens_per_image": 4},
+    ),
+    "dinov2": Specimen("Dinov2Model", "Dinov2Config", _VISION),
+    "clip": Specimen(
+        "CLIPModel", "CLIPConfig", {"text_config": _TEXT, "vision_config": _VISION, "projection_dim": 16}
+    ),
+    "siglip": Specimen("SiglipModel", "SiglipConfig", {"text_config": _TEXT, "vision_config": _VISION}),
+    "wav2vec2": Specimen(
+        "Wav2Vec2ForCTC",
+        "Wav2Vec2Config",
+        {
+            **_WIDTH, "intermediate_size": 48, "conv_dim": (16, 16), "conv_stride": (4, 2), "conv_kernel": (8, 4),
+            "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 4, "vocab_size": 20,
+        },
+    ),
+    "mamba": Specimen(
+        "MambaForCausalLM",
+        "MambaConfig",
+        {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 50, "state_size": 4},
+    ),
+    "deepseek_v2": Specimen("DeepseekV2ForCausalLM", "DeepseekV2Config", _MLA),
+    "deepseek_v3": Specimen("DeepseekV3ForCausalLM", "DeepseekV3Config", _MLA),
+    "qwen3_moe-mixed": Specimen(
+        "Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**SPECIMENS["qwen3_moe"].settings, "mlp_only_layers": [0]}
+    ),
+    "gpt_oss": Specimen(
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        {**_GQA, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
+}  # fmt: skip
+"""What `updates` reads by transformers' own mapping, and the other instruments do not read."""
+
 SAVED = ("gpt2", "llama", "mixtral")
 """What the fixture `zoo` keeps in folders."""
 
 
 def build(name: str, seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> nn.Module:
     """The specimen `name` with every parameter drawn anew, so that no bias is zero and no norm is one."""
-    specimen = SPECIMENS[name]
+    specimen = {**SPECIMENS, **OTHERS}[name]
     config = getattr(tf, specimen.config)(**{**specimen.settings, **changes}, attn_implementation="eager")
     config._experts_implementation = "eager"
     model: nn.Module = getattr(tf, specimen.model)(config)

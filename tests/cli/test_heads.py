@@ -28,7 +28,7 @@ def test_heads_as_json_and_csv_say_the_same(cli, zoo, tmp_path):
     code, out, _ = cli("heads", zoo / "llama", "--json", "--csv", tmp_path / "heads.csv", "--offset", 5)
     content = json.loads(out)
     assert code == 0
-    assert set(content) == {"model", "offset", "summary", "notes", "heads"}
+    assert set(content) == {"model", "offset", "summary", "notes", "missing", "heads"}
     assert content["offset"] == 5
     assert any("RoPE" in note for note in content["notes"])
     table = pd.read_csv(tmp_path / "heads.csv")

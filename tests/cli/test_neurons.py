@@ -36,7 +36,7 @@ def test_neurons_prunes_along_curves_and_writes_a_smaller_model(cli, zoo, tmp_pa
     assert smaller.config.num_key_value_heads == 1
     before, after = content["pruned"]["parameters"]
     assert after == sum(value.numel() for value in smaller.parameters()) < before
-    assert set(content["pruned"]) == {"path", "parameters", "seconds", "loss"}
+    assert set(content["pruned"]) == {"path", "bytes", "parameters", "seconds", "loss"}
 
 
 def test_text_is_tokenised_by_the_models_own_tokenizer(cli, zoo, tmp_path):

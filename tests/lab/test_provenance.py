@@ -72,17 +72,17 @@ def test_a_threshold_of_a_measurement_changes_the_digests_of_those_that_use_it_a
     edit(copy, "papers/li2024/measurement.py", "LIKE_FULL = ", "LIKE_FULL = 2 * ")
     found = changed(copy)
     assert found == users("rankscope.papers.li2024.measurement")
-    assert {"li2024/steps", "li2024/pruning"} <= found
+    assert {"li2024/regime", "li2024/pruning"} <= found
     assert not found & {"amsel2024/figure1", "amsel2024/two-points", "li2024/digits", "li2024/real"}
 
 
 @pytest.mark.parametrize(
     ("room", "some"),
     [
-        ("training", {"amsel2024/figure1", "amsel2024/two-points", "li2024/steps", "li2024/digits"}),
-        ("measure", {"li2024/steps", "li2024/relevant", "li2024/depth", "li2024/pruning", "li2024/digits"}),
-        ("ensembles", {"amsel2024/figure1", "li2024/steps", "li2024/depth", "li2024/lora"}),
-        ("tasks", {"amsel2024/figure1", "li2024/steps"}),
+        ("training", {"amsel2024/figure1", "amsel2024/two-points", "li2024/regime", "li2024/digits"}),
+        ("measure", {"li2024/regime", "li2024/relevant", "li2024/depth", "li2024/pruning", "li2024/digits"}),
+        ("ensembles", {"amsel2024/figure1", "li2024/regime", "li2024/depth", "li2024/lora"}),
+        ("tasks", {"amsel2024/figure1", "li2024/regime"}),
         ("theory", {"amsel2024/constructions", "amsel2024/computed-floors"}),
         ("kernels", {"amsel2024/figure1", "amsel2024/two-points"}),
     ],
@@ -125,7 +125,7 @@ def test_a_module_that_is_imported_inside_a_function_counts(copy):
     path.write_text(path.read_text() + late)
     before = digests(copy)
     edit(copy, "scope/rules.py", "\n\n\n", "\n\n\n_ANOTHER = 1\n\n\n")
-    assert changed(copy, before) >= users("rankscope.measure.attention_mass") >= {"li2024/steps"}
+    assert changed(copy, before) >= users("rankscope.measure.attention_mass") >= {"li2024/regime"}
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS[:: len(Scale)], ids=lambda one: one.name)
@@ -163,7 +163,7 @@ def test_nothing_is_imported_or_read_in_a_way_that_a_closure_cannot_see():
 
 
 def test_another_torch_is_another_code_of_the_same_source():
-    roots = ROOTS["li2024/steps"]
+    roots = ROOTS["li2024/regime"]
     assert source_digest(roots) == OWN.digest(roots)
     assert len({code_digest(roots), code_digest(roots, "1.0"), source_digest(roots)}) == 3
     assert code_digest(roots) == code_digest(roots, torch.__version__)

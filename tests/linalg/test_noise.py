@@ -15,7 +15,9 @@ from rankscope.linalg.noise import (
     gavish_donoho_coefficient,
     gavish_donoho_rank,
     marchenko_pastur_median,
+    observed_noise,
     rounding_noise,
+    seen_share,
     signal_rank,
     stored_precision,
     unit_in_last_place,
@@ -154,3 +156,46 @@ def test_gavish_and_donoho():
     assert gavish_donoho_rank(singular_values(noise), 200, 300) == 0
     assert gavish_donoho_rank(singular_values(noise + spike), 200, 300) == 2
     assert gavish_donoho_rank(singular_values(spike), 200, 300) == 2
+
+
+def saved_pair(exact, scale, rank, shape, dtype, seed):
+    """Weights stored before and after an update of `scale` times the edge, from the stored base or from finer weights."""
+    generator = stream(seed, "saved", rank, *shape)
+    weight = 0.05 * torch.randn(shape, generator=generator)
+    weight = weight.to(dtype).float() if exact else weight
+    base = weight.to(dtype).float()
+    noise = rounding_noise(base, dtype) * (1.0 if exact else 2.0)
+    left, right = (torch.linalg.qr(torch.randn(size, rank, generator=generator)).Q for size in shape)
+    return base, (weight + scale * noise.edge() * left @ right.T).to(dtype).float()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_bases_rounding_is_seen_in_the_update(dtype, exact):
+    """As many directions as with the right edge, and never one too many."""
+    gained = 0
+    for seed in range(3):
+        for scale in (1.0, 1.5, 3.0, 8.0):
+            for rank in (1, 4, 16):
+                base, tuned = saved_pair(exact, scale, rank, (160, 240), dtype, seed)
+                values = singular_values(tuned - base)
+                noises = rounding_noise(base, dtype), rounding_noise(tuned, dtype)
+                share = seen_share(values, *noises)
+                counts = [
+                    signal_rank(values, observed_noise(noises[0] * part + noises[1], base, tuned))
+                    for part in (share, 0.0 if exact else 1.0, 1.0)
+                ]
+                assert counts[0] <= rank
+                assert counts[0] >= counts[1]
+                gained += counts[0] - counts[2]
+                assert not (exact and share > 0.1)
+    assert gained > 0
+
+
+def test_eight_bits_with_a_scale_are_rounded_on_the_scaled_grid():
+    values = torch.randn(400, 300, generator=stream(0, "eight"))
+    scale = torch.full_like(values, 0.013)
+    stored = (values / scale).to(torch.float8_e4m3fn).float() * scale
+    found = rounding_noise(stored, torch.float8_e4m3fn, scale).energy
+    lost = float((stored - values).double().square().sum())
+    assert lost < found < 1.1 * lost, "what was rounded up to a power of 2 counts with the unit above it"

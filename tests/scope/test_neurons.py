@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
 from rankscope.checkpoints import open_checkpoint
@@ -14,7 +15,15 @@ from rankscope.core.streams import stream
 from rankscope.measure.neurons import Order
 from rankscope.scope import prune
 from rankscope.scope.heads import products
-from rankscope.scope.neurons import mean_loss, measure_neurons, neuron_magnitudes, pruning_curves, silence
+from rankscope.scope.neurons import (
+    embedding_distance,
+    embeddings,
+    mean_loss,
+    measure_neurons,
+    neuron_magnitudes,
+    pruning_curves,
+    silence,
+)
 from rankscope.scope.prune import kept_width, prune_model, smaller_model
 from tests.zoo import SPECIMENS, build, inputs
 
@@ -185,3 +194,52 @@ def test_a_model_without_a_loss_says_so():
         mean_loss(build("llama"), [])
     with pytest.raises(InputError, match="gives no loss on this batch"):
         mean_loss(build("vit"), [inputs("vit")])
+
+
+def test_a_pruned_model_keeps_the_type_of_its_weights(tmp_path):
+    build("llama").bfloat16().save_pretrained(tmp_path / "whole")
+    result = prune_model(tmp_path / "whole", tmp_path / "out", neurons=0.4)
+    with safe_open(tmp_path / "out" / "model.safetensors", "pt") as stored:
+        assert {stored.get_slice(name).get_dtype() for name in stored.keys()} == {"BF16"}  # noqa: SIM118
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("whole", "out")]
+    assert sizes[1] < sizes[0]
+    assert result.bytes[0] == 2 * result.parameters[0]
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+def test_the_loss_is_the_mean_over_labels(name):
+    """Batches of unlike sizes count by their labels: cutting the rows into other batches changes nothing."""
+    model = build(name)
+    rows = torch.randint(3, 50, (6, 9), generator=stream(0, "rows"))
+    labels = rows.clone()
+    labels[:, 2] = -100
+    labels[0, 3:] = -100
+    whole = [{"input_ids": rows, "labels": labels}]
+    parts = [{"input_ids": rows[a:b], "labels": labels[a:b]} for a, b in ((0, 1), (1, 3), (3, 6))]
+    assert mean_loss(model, parts) == pytest.approx(mean_loss(model, whole), rel=1e-5)
+
+
+def test_an_encoder_without_a_loss_has_a_curve_of_its_embeddings():
+    model, batches = build("minilm"), [inputs("minilm", 0), inputs("minilm", 1)]
+    curves = pruning_curves(model, batches, fractions=(0.0, 0.5))
+    assert set(curves) == {"order", "fraction", "distance"}
+    start, end = (curves[curves["fraction"] == share]["distance"] for share in (0.0, 0.5))
+    assert start.max() < 1e-6
+    assert end.min() > 1e-4
+
+
+def test_padding_does_not_move_an_embedding():
+    model, tokens = build("minilm"), inputs("minilm")["input_ids"]
+    mask = torch.ones_like(tokens)
+    padded = {
+        "input_ids": torch.nn.functional.pad(tokens, (0, 3)),
+        "attention_mask": torch.nn.functional.pad(mask, (0, 3)),
+    }
+    apart = embedding_distance(embeddings(model, [padded]), embeddings(model, [{"input_ids": tokens}]))
+    assert apart < 1e-6
+
+
+@pytest.mark.parametrize("name", ["falcon-mqa", "falcon-gqa", "falcon-alibi", "gpt2"])
+def test_heads_whose_width_follows_from_others_are_refused(name, tmp_path):
+    with pytest.raises(InputError, match=r"Nothing to prune|ties the width of"):
+        prune_model(build(name), tmp_path / "out", heads=0.5)

@@ -5,10 +5,10 @@ import torch
 
 from rankscope.core.streams import Split
 from rankscope.ensembles import patterns
-from rankscope.ensembles.patterns import OneLayer
+from rankscope.ensembles.patterns import Init, OneLayer
 from rankscope.lab import Experiment, Grid, Job
 from rankscope.papers.li2024.trainer import OneLayerTrainer
-from rankscope.tasks.patterns import Patterns, batches
+from rankscope.tasks.patterns import BoundedNoise, Patterns, batches
 from rankscope.training.sgd import Sgd
 
 TASK = Patterns(tokens=6, relevant_fraction=0.5, confusion_fraction=0.17)
@@ -64,8 +64,8 @@ def test_a_member_equals_its_solo_run_and_plain_pytorch():
 
 def test_the_trajectory_keeps_the_start_the_chosen_steps_and_the_end():
     group = cells(seed=(0, 1))
-    trajectory = OneLayerTrainer(records_at=(5, 10)).train(group, Job())
-    assert sorted(trajectory.at) == [0, 1, 5, 10, 20, 30, 40]
+    trajectory = TRAINER.train(group, Job())
+    assert sorted(trajectory.at) == [0, 1, 10, 20, 30, 40]
     assert trajectory.losses.shape == (40, 2)
     start = patterns.init([OneLayer(hidden=30)] * 2, [0, 1], tokens=group[0].task.tokens)
     for name, tensor in trajectory.at[0].items():
@@ -80,10 +80,13 @@ def test_training_on_a_fixed_set_differs_from_fresh_batches():
     assert fixed.losses[-1] != fresh.losses[-1]
 
 
-@pytest.mark.parametrize("samples", [None, 16])
-def test_a_training_that_was_stopped_goes_on_and_ends_the_same(tmp_path, samples):
-    some = [replace(cell, train=TRAIN.replace(samples=samples)) for cell in cells(seed=(0, 1, 2))]
+@pytest.mark.parametrize(("samples", "until"), [(None, None), (16, None), (None, 0.7)])
+def test_a_training_that_was_stopped_goes_on_and_ends_the_same(tmp_path, samples, until):
+    train = TRAIN.replace(samples=samples, until=until)
+    some = [replace(cell, train=train) for cell in cells(seed=(0, 1, 2))]
     whole = TRAINER.train(some, Job())
+    assert len(whole.losses) > 25
+    assert until is None or (whole.losses[:25] < until).any(), "a member stays before the stop"
     told, state = [], tmp_path / "group.pt"
 
     def stopped():
@@ -96,8 +99,32 @@ def test_a_training_that_was_stopped_goes_on_and_ends_the_same(tmp_path, samples
     assert state.exists()
     told.clear()
     resumed = TRAINER.train(some, Job(state=state, tick=lambda: told.append(1)))
-    assert len(told) == 40, "what was done before counts as progress"
+    assert len(told) in (len(whole.losses), len(whole.losses) - 1), "what was done before counts as progress"
     assert torch.equal(resumed.losses, whole.losses)
     assert resumed.at.keys() == whole.at.keys()
     for step, weights in whole.at.items():
         assert all(torch.equal(resumed.at[step][name], weights[name]) for name in weights), step
+
+
+def test_a_member_stays_where_its_loss_is_below_until_and_training_ends_when_all_stay():
+    task = TASK.replace(token_noise=BoundedNoise(level=0.01))
+    model = OneLayer(hidden=30, init=Init.THEORY, init_scale=0.2)
+    train = TRAIN.replace(steps=200, batch=32)
+
+    def trained(until, rates):
+        group = Experiment(
+            "t", task, model, train.replace(until=until), Grid(seed=(0,), learning_rate=rates), TRAINER
+        )
+        return TRAINER.train(group.cells(), Job())
+
+    whole = trained(None, (1.0, 0.5)).losses
+    first = [int((whole[:, member] < 0.5).nonzero()[0]) for member in (0, 1)]
+    stopped = trained(0.5, (1.0, 0.5))
+    assert first[0] < first[1] == len(stopped.losses) - 1, "the last batch is the one whose loss is below"
+    alone = trained(0.5, (1.0,))
+    assert len(alone.losses) == first[0] + 1
+    for name in patterns.TRAINED:
+        assert torch.allclose(
+            stopped.at[len(stopped.losses)][name][0], alone.at[len(alone.losses)][name][0], atol=1e-6
+        )
+    assert torch.allclose(stopped.losses[: first[0] + 1], whole[: first[0] + 1][:, :2], atol=1e-5)

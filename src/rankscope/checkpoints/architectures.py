@@ -111,12 +111,6 @@ ARCHITECTURES: tuple[Layout, ...] = (
             ),
             _STACKED_EXPERTS,
         ),
-        renames=(
-            (r"\.block_sparse_moe\.", ".mlp."),
-            (r"\.experts\.(\d+)\.w1\.weight$", r".experts.\1.gate_proj.weight"),
-            (r"\.experts\.(\d+)\.w3\.weight$", r".experts.\1.up_proj.weight"),
-            (r"\.experts\.(\d+)\.w2\.weight$", r".experts.\1.down_proj.weight"),
-        ),
     ),
     Layout(
         name="qwen3_moe",
@@ -150,7 +144,6 @@ ARCHITECTURES: tuple[Layout, ...] = (
             ),
         ),
         mlps=(MlpLayout(layer="layers.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h"),),
-        renames=((r"^embed_out\.", "lm_head."),),
     ),
     Layout(
         name="falcon",
@@ -184,15 +177,6 @@ ARCHITECTURES: tuple[Layout, ...] = (
             ),
         ),
         mlps=(_BERT_MLP, MlpLayout(stack="encoder", layer="layers.{layer}.mlp", up="fc1", down="fc2")),
-        renames=(
-            (r"\.encoder\.layer\.", ".layers."),
-            (r"\.attention\.attention\.query\.", ".attention.q_proj."),
-            (r"\.attention\.attention\.key\.", ".attention.k_proj."),
-            (r"\.attention\.attention\.value\.", ".attention.v_proj."),
-            (r"\.attention\.output\.dense\.", ".attention.o_proj."),
-            (r"\.intermediate\.dense\.", ".mlp.fc1."),
-            (r"\.output\.dense\.", ".mlp.fc2."),
-        ),
     ),
     Layout(
         name="t5",

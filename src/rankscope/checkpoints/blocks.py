@@ -6,7 +6,8 @@ values. So a head's products are qk = w_kᵀ w_q and ov = w_o w_v.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -115,14 +116,19 @@ class AttentionBlock:
 
     def load(self) -> AttentionWeights:
         """Read the block's weights into one orientation."""
-        if self.heads < 1 or self.heads % self.groups:
+        if self.heads < 1 or self.groups < 1 or self.heads % self.groups:
             raise InputError(
                 f"{self.source.label}: {self.name} has {self.heads} heads on {self.groups} key-value groups, "
                 "which do not divide them. Check heads= or the configuration."
             )
-        queries, keys, values = self._projections()
-        b_q, b_k, b_v = self._projection_biases()
-        w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
+        with _fitting(self):
+            queries, keys, values = self._projections()
+            b_q, b_k, b_v = self._projection_biases()
+            w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
+            if len(queries) != self.heads or len(keys) != self.groups or len(values) != self.groups:
+                raise ValueError
+            if queries.shape[2] != self.dim or keys.shape[2] != values.shape[2]:
+                raise ValueError
         bias = self.biases.get("o")
         return AttentionWeights(
             w_q=queries,
@@ -132,7 +138,7 @@ class AttentionBlock:
             b_q=b_q,
             b_k=b_k,
             b_v=b_v,
-            b_o=None if bias is None else self.source.tensor(bias),
+            b_o=None if bias is None else _read(self, bias),
             q_norm=self._norm("q"),
             k_norm=self._norm("k"),
         )
@@ -144,9 +150,9 @@ class AttentionBlock:
 
     def _projection_biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         if "qkv" in self.biases:
-            return self._split(self.source.tensor(self.biases["qkv"]))
+            return self._split(_read(self, self.biases["qkv"]))
         named = [self.biases.get(role) for role in ("q", "k", "v")]
-        q, k, v = (None if name is None else self._by_head(self.source.tensor(name)) for name in named)
+        q, k, v = (None if name is None else self._by_head(_read(self, name)) for name in named)
         return q, k, v
 
     def _by_head(self, rows: Tensor) -> Tensor:
@@ -164,7 +170,7 @@ class AttentionBlock:
 
     def _norm(self, role: str) -> Tensor | None:
         name = self.norms.get(role)
-        return None if name is None else self.source.tensor(name) + self.layout.norm_offset
+        return None if name is None else _read(self, name) + self.layout.norm_offset
 
     def _shape(self, role: str) -> tuple[int, int]:
         shape = self.source.info(self.weights[role]).shape
@@ -175,7 +181,7 @@ class AttentionBlock:
         return (shape[1], shape[0]) if self.layout.transposed else (shape[0], shape[1])
 
     def _read(self, role: str) -> Tensor:
-        value = self.source.tensor(self.weights[role])
+        value = _read(self, self.weights[role])
         return value.T if self.layout.transposed else value
 
     def _divide(self, size: int, parts: int, role: str) -> int:
@@ -223,11 +229,12 @@ class MlpBlock:
 
     def load(self) -> MlpWeights:
         """Read the block's neurons into one orientation."""
-        up, gate = self._upward(self._read)
-        b_up, b_gate = self._upward(self._bias)
-        down = self._read("down")
-        assert up is not None
-        assert down is not None
+        with _fitting(self):
+            up, gate = self._upward(self._read)
+            b_up, b_gate = self._upward(self._bias)
+            down = self._read("down")
+            if down is None or up is None or down.dim() != 2 or up.dim() != 2 or not down.numel():
+                raise ValueError
         if not all(part is None or part.shape == down.T.shape for part in (up, gate)):
             raise InputError(
                 f"{self.source.label}: {self.weights['down']} is {_size(down)} and does not fit what its neurons read "
@@ -254,13 +261,39 @@ class MlpBlock:
     def _read(self, role: str) -> Tensor | None:
         if role not in self.weights:
             return None
-        value = self.source.tensor(self.weights[role])
+        value = _read(self, self.weights[role])
         value = value[self.expert] if self.layout.stacked_experts else value
         return value.T if self.layout.transposed else value
 
     def _bias(self, role: str) -> Tensor | None:
-        return self.source.tensor(self.biases[role]) if role in self.biases else None
+        return _read(self, self.biases[role]) if role in self.biases else None
+
+
+def _read(block: AttentionBlock | MlpBlock, name: str) -> Tensor:
+    """A tensor of a block in float32; in float64 where any of the block's is stored so."""
+    double = any(block.source.info(other).dtype == torch.float64 for other in block.tensors)
+    value = block.source.tensor(name)
+    return value.double() if double else value
+
+
+@contextmanager
+def _fitting(block: AttentionBlock | MlpBlock) -> Iterator[None]:
+    """Weights whose shapes do not go together, as one line."""
+    try:
+        yield
+    except (RuntimeError, ValueError, IndexError) as error:
+        if isinstance(error, InputError):
+            raise
+        shapes = (f"{name} {_size_of(block.source.info(name).shape)}" for name in block.weights.values())
+        raise InputError(
+            f"{block.source.label}: the weights of {block.name or 'the model'} do not fit each other "
+            f"({', '.join(shapes)}). The checkpoint is damaged, or the map names the wrong parts."
+        ) from None
+
+
+def _size_of(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))
 
 
 def _size(matrix: Tensor) -> str:
-    return " × ".join(map(str, matrix.shape))
+    return _size_of(tuple(matrix.shape))

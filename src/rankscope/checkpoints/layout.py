@@ -125,8 +125,6 @@ class Layout(Config):
     model_types: tuple[str, ...] = ()
     attention: tuple[AttentionLayout, ...]
     mlps: tuple[MlpLayout, ...] = ()
-    renames: tuple[tuple[str, str], ...] = ()
-    """patterns that turn a name on disk into the name in the running model, in this order"""
 
 
 def read_layout(path: str | Path) -> Layout:

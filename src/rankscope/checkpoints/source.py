@@ -10,7 +10,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,7 +20,16 @@ from torch import Tensor, nn
 from rankscope.checkpoints.tokenizer import TOKENIZER_FILES
 from rankscope.core import InputError, plain_errors, suggest
 
-FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+FLOATS = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
+SCALES = ("_scale_inv", "_scale")
+"""What stands behind the name of an 8-bit weight in that of its scale; both kinds multiply it."""
 INDEX = "model.safetensors.index.json"
 VALUES_AT_ONCE = 1 << 20
 PICKLES = (".bin", ".pt", ".pth")
@@ -52,6 +61,10 @@ class Source:
     module: nn.Module | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     """names of tied tensors, to the name of the tensor they share their memory with"""
+    scales: Mapping[str, str] = field(default_factory=dict)
+    """names of 8-bit weights, to the tensor that holds their scale"""
+    is_plain_folder: bool = False
+    """whether transformers finds the same weights in the folder by itself"""
 
     def info(self, name: str) -> TensorInfo:
         """Shape and type of the tensor `name`, without reading it."""
@@ -67,7 +80,7 @@ class Source:
                 f"{self.label}: {name} is stored as {info.kind}, not as plain floats. "
                 "Dequantise the model and save it in bfloat16 or float32 first."
             )
-        value = self.read(name)
+        value = self.value(name)
         flat = value.reshape(-1)  # in parts: the check takes several times the memory of what it checks
         parts = (flat[start : start + VALUES_AT_ONCE] for start in range(0, len(flat), VALUES_AT_ONCE))
         bad = sum(int((~torch.isfinite(part)).sum()) for part in parts)
@@ -77,6 +90,31 @@ class Source:
                 f"{value.numel()}. The checkpoint is damaged or its training diverged: use another one."
             )
         return value if info.dtype == torch.float64 else value.float()
+
+    def value(self, name: str) -> Tensor:
+        """The tensor `name` as it is stored; an 8-bit one in float32, with its scale."""
+        value = self.read(name)
+        if value.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
+            return value
+        scale = self.scale(name)
+        return value.float() if scale is None else value.float() * scale
+
+    def scale(self, name: str) -> Tensor | None:
+        """What the tensor's 8-bit values are multiplied with, one number per value; None where there is no scale."""
+        if name not in self.scales:
+            return None
+        shape, scale = self.info(name).shape, self.read(self.scales[name]).float()
+        scale = scale.reshape(scale.shape + (1,) * (len(shape) - scale.dim()))
+        for side, size in enumerate(shape):
+            if scale.shape[side] not in (1, size):
+                scale = scale.repeat_interleave(-(-size // scale.shape[side]), side)
+        try:
+            return scale[tuple(slice(size) for size in shape)].expand(shape)
+        except RuntimeError:
+            raise InputError(
+                f"{self.label}: {self.scales[name]} has shape {tuple(scale.shape)} and scales {name} of shape {shape}: "
+                "they do not fit. Dequantise the model and save it in bfloat16 first."
+            ) from None
 
 
 def open_source(
@@ -101,9 +139,41 @@ def open_source(
     if not there:
         path = _from_hub(str(model), revision)
     with plain_errors(path, READABLE):
-        if path.is_dir():
-            return _from_folder(path, config)
-        return _from_file(path, config)
+        source = _from_folder(path, config) if path.is_dir() else _from_file(path, config)
+    _refuse_quantised(source)
+    return _with_scales(source)
+
+
+QUANTISED = {
+    ".qweight": "gptq or awq",
+    ".quant_state.": "bitsandbytes",
+    ".SCB": "bitsandbytes",
+    "_blocks": "mxfp4",
+}
+
+
+def _refuse_quantised(source: Source) -> None:
+    """Weights that are no floats are refused by the name of the method that made them so."""
+    packed = [name for name, info in source.tensors.items() if info.dtype is None and len(info.shape) > 1]
+    said = (source.config or {}).get("quantization_config")
+    method = said.get("quant_method") if isinstance(said, Mapping) else None
+    if method is None:
+        method = next((how for mark, how in QUANTISED.items() if any(mark in name for name in packed)), None)
+    if packed and method is not None:
+        raise InputError(
+            f"{source.label}: {packed[0]} and {len(packed) - 1} more are packed by {method}, which is not read. "
+            "Dequantise the model and save it in bfloat16 first."
+        )
+
+
+def _with_scales(source: Source) -> Source:
+    """The source with the scales of 8-bit weights joined to them."""
+    eight = [name for name, info in source.tensors.items() if info.kind in ("F8_E4M3", "F8_E5M2")]
+    scales = {name: name + end for name in eight for end in reversed(SCALES) if name + end in source.tensors}
+    if not eight:
+        return source
+    tensors = {name: info for name, info in source.tensors.items() if name not in scales.values()}
+    return replace(source, tensors=tensors, scales=scales, is_plain_folder=False)
 
 
 def _from_folder(folder: Path, config: Mapping[str, Any] | None) -> Source:
@@ -111,9 +181,10 @@ def _from_folder(folder: Path, config: Mapping[str, Any] | None) -> Source:
     index = folder / INDEX
     single = folder / "model.safetensors"
     if single.exists():
-        return _from_safetensors(folder, [single], config)
+        return replace(_from_safetensors(folder, [single], config), is_plain_folder=True)
     if index.exists():
-        return _from_safetensors(folder, _shards(index), config, promised=_weight_map(index))
+        found = _from_safetensors(folder, _shards(index), config, promised=_weight_map(index))
+        return replace(found, is_plain_folder=True)
     loose = sorted(folder.glob("*.safetensors"))
     if len(loose) == 1:
         return _from_safetensors(folder, loose, config)
@@ -147,7 +218,14 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     return config
 
 
+def refuse_special(path: Path) -> None:
+    """A pipe or a device would be waited for."""
+    if not path.is_file():
+        raise InputError(f"{path}: not a plain file. Give one.")
+
+
 def _read_json(path: Path) -> Any:
+    refuse_special(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -209,6 +287,7 @@ def _from_safetensors(
 def _open_safetensors(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
+    refuse_special(path)
     path.open("rb").close()  # the library calls a file that may not be read a missing one
     try:
         with safe_open(str(path), framework="pt") as stored:
@@ -222,10 +301,11 @@ def _open_safetensors(path: Path) -> Iterator[Any]:
 def _from_pickles(where: Path, files: list[Path], config: Mapping[str, Any] | None) -> Source:
     state: dict[str, Any] = {}
     for path in files:
+        refuse_special(path)
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
-            first = str(error).strip().splitlines()[0]
+        except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise InputError(
                 f"{path}: refused, it does not load with weights only ({first}). "
                 "Convert it to safetensors where you trust it."

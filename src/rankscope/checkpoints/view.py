@@ -78,6 +78,24 @@ class Checkpoint:
         claimed |= {name for block in self.mlps for name in block.tensors}
         return tuple(name for name in self.source.tensors if name not in claimed)
 
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """The layers that the configuration or the numbering promises, and the file does not hold."""
+        config = self.source.config or {}
+        found: dict[str, set[int]] = {}
+        for block in self.attention:
+            if block.layout.layer:
+                found.setdefault(block.stack, set()).add(block.layer)
+        lost = []
+        for stack, layers in found.items():
+            said = (config.get(name) for name in COUNTS["encoder" if stack == "encoder" else "decoder"])
+            count = next((number for number in said if isinstance(number, int)), 0)
+            end = max(layers) + 1
+            lost += [f"{stack} {layer}" for layer in range(end) if layer not in layers]
+            if count > end:
+                lost.append(f"{stack} {end}" + (f" … {count - 1}" if count - end > 1 else ""))
+        return tuple(lost)
+
     def _attention_block(self, layout: AttentionLayout, name: str, layer: int) -> AttentionBlock:
         source, qkv = self.source, layout.qkv
         weights, biases = _tensors(source, name, {**qkv.parts, "o": layout.out})
@@ -119,6 +137,10 @@ class Checkpoint:
             )
         return found
 
+
+_ANY = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+COUNTS = {"encoder": ("encoder_layers", *_ANY), "decoder": ("decoder_layers", "num_decoder_layers", *_ANY)}
+"""Where configurations say how many layers a stack has."""
 
 _SAY_IT_BY_HAND = (
     "Say where its parts are by hand: architecture=Layout(...), which read_layout reads from JSON too."

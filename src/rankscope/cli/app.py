@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from rankscope import __version__
 from rankscope.core import RankscopeError
+from rankscope.core.text import printable
 
 USAGE_MISTAKE: type[Exception] = next(
     cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
@@ -190,9 +191,9 @@ def number(value: float) -> float | None:
 
 def emit(text: str) -> None:
     """Print for a person or a machine: standard output, as it is."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def _fail(message: str) -> NoReturn:
-    sys.stderr.write(f"rankscope: {' '.join(message.split())}\n")
+    sys.stderr.write(f"rankscope: {printable(' '.join(message.split()))}\n")
     sys.exit(2)

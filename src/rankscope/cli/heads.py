@@ -7,7 +7,7 @@ import pandas as pd
 import typer
 
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.options import Csv, Device, Map, ModelArgument, Revision, make_page, read_map
+from rankscope.cli.options import Csv, Device, Map, ModelArgument, Revision, end_partial, make_page, read_map
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.lab.runner import check_device
 from rankscope.scope.heads import HeadScope, measure_heads
@@ -43,10 +43,17 @@ def heads(
         tables = {"Every head": scope.table}
         make_page(out_path, f"Heads of {model}", scope.sentences(), head_figures(scope), tables, scope.notes)
     if as_json:
-        content = {"model": model, "offset": offset, "summary": scope.summary, "notes": scope.notes}
+        content = {
+            "model": model,
+            "offset": offset,
+            "summary": scope.summary,
+            "notes": scope.notes,
+            "missing": scope.missing,
+        }
         emit(to_json({**content, "heads": records(scope.table)}))
     else:
         _show_heads(scope)
+    end_partial(scope.missing)
 
 
 def _show_heads(scope: HeadScope) -> None:

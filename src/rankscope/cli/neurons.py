@@ -16,6 +16,7 @@ from rankscope.cli.options import (
     Map,
     ModelArgument,
     Revision,
+    end_partial,
     make_page,
     quiet_transformers,
     read_map,
@@ -87,6 +88,7 @@ def neurons(
         emit(to_json(_content(model, scope, curves, pruned)))
     else:
         _show(scope, curves, batches, pruned)
+    end_partial(scope.missing)
 
 
 def _show(
@@ -101,14 +103,17 @@ def _show(
     if curves is None:
         emit("Give --data to see the loss as neurons go.")
     else:
-        wide = curves.pivot(index="fraction", columns="order", values="loss")[curves["order"].unique()]
+        what, words = (
+            ("loss", "Loss") if "loss" in curves else ("distance", "Distance of embeddings (1 − cosine)")
+        )
+        wide = curves.pivot(index="fraction", columns="order", values=what)[curves["order"].unique()]
         show_table(
             wide.reset_index(),
-            f"Loss on {measured_on(batches)} after silencing a fraction of every block's neurons, by which go first",
+            f"{words} on {measured_on(batches)} after silencing a fraction of every block's neurons, by which go first",
         )
     if pruned is not None:
         show_table(pruned_table(pruned), f"Smaller model in {pruned.path}")
-        if pruned.loss is None:
+        if pruned.seconds is None:
             emit("Give --data to measure its speed and its loss.")
 
 
@@ -119,11 +124,13 @@ def _head_rows(scope: NeuronScope) -> pd.DataFrame:
 
 def pruned_table(pruned: Pruned) -> pd.DataFrame:
     """Size, and speed and loss where they were measured, before and after."""
-    rows: list[dict[str, Any]] = [_change("parameters", *pruned.parameters)]
+    rows: list[dict[str, Any]] = [_change("parameters", *pruned.parameters), _change("bytes", *pruned.bytes)]
     if pruned.seconds is not None:
         rows.append(_change("seconds per batch", *pruned.seconds))
     if pruned.loss is not None:
         rows.append(_change("loss", *pruned.loss))
+    if pruned.distance is not None:
+        rows.append({"what": "distance of embeddings", "before": 0.0, "after": pruned.distance})
     return pd.DataFrame(rows, dtype=object)
 
 
@@ -143,7 +150,9 @@ def _content(
     if curves is not None:
         content["curves"] = records(curves)
     if pruned is not None:
-        measured = {name: getattr(pruned, name) for name in ("parameters", "seconds", "loss")}
+        measured = {
+            name: getattr(pruned, name) for name in ("parameters", "bytes", "seconds", "loss", "distance")
+        }
         content["pruned"] = {"path": str(pruned.path), **{k: v for k, v in measured.items() if v is not None}}
     return content
 

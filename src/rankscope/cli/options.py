@@ -45,6 +45,23 @@ def make_page(
     Console(stderr=True).print(f"Page: {page}", soft_wrap=True)
 
 
+PARTIAL = 1
+"""The exit code of a result that lacks something."""
+
+
+def end_partial(missing: Sequence[str]) -> None:
+    """Say which layers a checkpoint lacks, and end with the code of a partial result."""
+    if missing:
+        lost = ", ".join(missing[:6]) + (", …" if len(missing) > 6 else "")
+        Console(stderr=True).print(
+            f"Partial: the checkpoint lacks {lost}, which its config.json or its numbering promises. "
+            "Fetch the whole model.",
+            soft_wrap=True,
+            markup=False,
+        )
+        raise typer.Exit(PARTIAL)
+
+
 def quiet_transformers() -> None:
     """No progress bars and no advice of that library between our own lines."""
     logging = import_extra("transformers").utils.logging

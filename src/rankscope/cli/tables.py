@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from rankscope.core import plain_errors
-from rankscope.core.text import cell_text
+from rankscope.core.text import cell_text, printable
 
 
 def show_table(frame: pd.DataFrame, title: str) -> None:
@@ -39,7 +39,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def to_json(content: Any) -> str:
     """Readable JSON."""
-    return json.dumps(content, ensure_ascii=False, indent=2)
+    return printable(json.dumps(content, ensure_ascii=False, indent=2))  # its escapes are JSON's own
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:

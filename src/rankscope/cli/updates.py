@@ -5,7 +5,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pandas as pd
 import typer
@@ -14,18 +14,27 @@ from rich.console import Console
 from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.modules import import_extra
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.options import Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
+from rankscope.cli.options import PARTIAL, Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
 from rankscope.cli.tables import records, show_table, to_json, write_csv
 from rankscope.core import InputError
+from rankscope.core.text import printable
 from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
 from rankscope.scope.fates import Fates, Profile
+from rankscope.scope.fidelity import Fidelity
 from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve
 from rankscope.scope.snippets import axolotl_text, lora_config_text
-from rankscope.scope.updates import UpdateScope, fingerprint, measure_updates
+from rankscope.scope.updates import BaseRounding, UpdateScope, fingerprint, measure_updates, row_name
 
 MOST_ROWS = 100
-PARTIAL = 1
+
+
+class Filters(TypedDict):
+    """What decides which tensors are measured, and how."""
+
+    include_regex: str | None
+    exclude_regex: str | None
+    base_rounding: BaseRounding
 
 
 @app.command()
@@ -45,6 +54,13 @@ def updates(
             help=f"What decides the ranks: {RULES}. energy@0.95 if neither this nor --budget is given."
         ),
     ] = None,
+    base_rounding: Annotated[
+        BaseRounding,
+        typer.Option(
+            help="Rounding of the base in the noise that signal must pass: exact if training started from the stored "
+            "base, counted if it was rounded from other weights, auto to see it in the update."
+        ),
+    ] = BaseRounding.AUTO,
     max_rank: Annotated[int | None, typer.Option(help="No rank above this one.")] = None,
     profile: Annotated[
         Profile, typer.Option(help="exact: all that PEFT can hold; portable: one rank, linear layers only.")
@@ -79,7 +95,11 @@ def updates(
         refuse_existing(out_path)
     base, tuned = (open_source(given, revision=revision) for given in (base_model, model))
     log = Console(stderr=True)
-    filters = {"include_regex": include_regex, "exclude_regex": exclude_regex}
+    filters: Filters = {
+        "include_regex": include_regex,
+        "exclude_regex": exclude_regex,
+        "base_rounding": base_rounding,
+    }
     journal = _journal(base, tuned, filters)
     scope = _measured(base, tuned, filters, journal, device, log)
     if scope.summary["identical"]:
@@ -106,13 +126,13 @@ def updates(
     else:
         _show(scope, rules, chosen, draft, adapter)
     if draft is not None and (adapter is not None or dry_run):
-        _end(draft.fates, log)
+        _end(draft.fates, None if adapter is None else adapter.fidelity, log)
 
 
 def _measured(
     base: Source,
     tuned: Source,
-    filters: dict[str, str | None],
+    filters: Filters,
     journal: Path | None,
     device: str,
     log: Console,
@@ -128,11 +148,13 @@ def _measured(
         raise
 
 
-def _journal(base: Source, tuned: Source, filters: dict[str, str | None]) -> Path | None:
+def _journal(base: Source, tuned: Source, filters: Filters) -> Path | None:
     """Where measurements of these files are kept until they are exported; nowhere if that cannot be written."""
     if base.folder is None or tuned.folder is None:
         return None
-    inputs = fingerprint(base, tuned, (filters["include_regex"], filters["exclude_regex"]))
+    inputs = fingerprint(
+        base, tuned, (filters["include_regex"], filters["exclude_regex"], filters["base_rounding"])
+    )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "rankscope" / "updates" / hashlib.sha256(inputs.encode()).hexdigest()[:24]
     with suppress(OSError):
@@ -148,7 +170,7 @@ def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Cons
     except InputError as error:
         if needed:
             raise
-        log.print(f"No adapter can be recommended: {error}", soft_wrap=True, markup=False)
+        log.print(printable(f"No adapter can be recommended: {error}"), soft_wrap=True, markup=False)
         return None
 
 
@@ -215,21 +237,28 @@ def _content(
             "path": str(adapter.path),
             "logits_error": number(adapter.fidelity.logits_error),
             "base_logits_error": number(adapter.fidelity.base_logits_error),
+            "warnings": adapter.fidelity.warnings(),
             "weights": records(adapter.fidelity.weights),
         }
     return content
 
 
-def _end(fates: Fates, log: Console) -> None:
-    """Say what an adapter cannot hold, which makes it partial."""
-    if not fates.lost:
-        return
-    total = sum(item.energy for item in fates.items)
-    share = sum(item.energy for item in fates.lost) / total
-    reasons = "; ".join(sorted({item.reason for item in fates.lost}))
-    log.print(
-        f"Partial: {len(fates.lost)} changed tensors with {share:.2%} of ‖ΔW‖² are left out ({reasons}).",
-        soft_wrap=True,
-        markup=False,
-    )
-    raise typer.Exit(PARTIAL)
+def _end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
+    """Say what an adapter cannot hold, which makes it partial, and what was found wrong with it."""
+    found = [] if fidelity is None else fidelity.warnings()
+    if fates.lost:
+        total = sum(item.energy for item in fates.items)
+        share = sum(item.energy for item in fates.lost) / total
+        reasons = "; ".join(sorted({item.reason for item in fates.lost}))
+        unknown = [row_name(item.pair) for item in fates.lost if item.unknown]
+        beside = f" beside {len(unknown)} whose change is unknown" if unknown else ""
+        first = ", ".join(row_name(item.pair) for item in fates.lost[:3])
+        rest = ", …" if len(fates.lost) > 3 else ""
+        found.append(
+            f"Partial: {len(fates.lost)} changed tensors with {share:.2%} of ‖ΔW‖²{beside} are left out ({reasons}): "
+            f"{first}{rest}."
+        )
+    for line in found:
+        log.print(printable(line), soft_wrap=True, markup=False)
+    if fates.lost or (fidelity is not None and fidelity.unexplained):
+        raise typer.Exit(PARTIAL)

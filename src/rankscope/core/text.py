@@ -1,6 +1,19 @@
 """Values as people read them."""
 
+import re
+
 import pandas as pd
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    r"""A text whose control characters are spelled out: a name in a file does not steer a terminal.
+
+    >>> print(printable("a\x1b[2J\x9bb"))
+    a\u001b[2J\u009bb
+    """
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def cell_text(value: object) -> str:
@@ -11,4 +24,6 @@ def cell_text(value: object) -> str:
     """
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.4g}"
-    return "" if value is None or value is pd.NA else str(value)
+    return (
+        "" if value is None or value is pd.NA else printable(" ".join(str(value).splitlines()) or str(value))
+    )

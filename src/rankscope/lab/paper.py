@@ -14,6 +14,7 @@ from rankscope.lab.experiment import Experiment
 from rankscope.lab.finding import Finding
 from rankscope.lab.replication import Replication
 from rankscope.lab.scale import Scale
+from rankscope.lab.statement import Misprint, Statement
 
 
 class NoArraysError(RankscopeError):
@@ -59,7 +60,10 @@ class Study:
 
 @dataclass(frozen=True)
 class Paper:
-    """A code name, a citation, and the functions that make its experiments, claims, figures and findings."""
+    """A code name, a citation, and the functions that make its experiments, claims, figures and findings.
+
+    Where a paper has a theorem, `statements` are its lines, and `misprints` what cannot be read as it is printed.
+    """
 
     name: str
     title: str
@@ -70,6 +74,8 @@ class Paper:
     settings_note: str
     findings: Callable[[Results], Sequence[Finding]] = no_findings
     replications: Callable[[Results], Sequence[Replication]] = no_replications
+    statements: Callable[[Scale], Sequence[Statement]] = lambda scale: ()
+    misprints: Sequence[Misprint] = ()
 
     def with_studies(self, *studies: Study) -> "Paper":
         """The paper, and what is asked beyond it."""

@@ -11,6 +11,7 @@ from rankscope.lab.claim import Claim, Judgement
 from rankscope.lab.finding import Finding
 from rankscope.lab.paper import Paper
 from rankscope.lab.replication import Replication
+from rankscope.lab.statement import Ruled
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,10 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Section:
-    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section."""
+    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section.
+
+    `ruled` are the statements of its theorem of which every claim has a verdict.
+    """
 
     paper: Paper
     scale: str
@@ -35,3 +39,4 @@ class Section:
     suffix: str = ""
     findings: Sequence[Finding] = ()
     replications: Sequence[Replication] = ()
+    ruled: Sequence[Ruled] = ()

@@ -15,6 +15,7 @@ from rankscope.lab.results import results_section
 from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section, Unfinished
 from rankscope.lab.selection import Selection
+from rankscope.lab.statement import rule
 from rankscope.lab.store import Store
 
 Tables = Mapping[str, pd.DataFrame]
@@ -51,12 +52,14 @@ def sections(selection: Selection, store: Store) -> list[Section]:
         figures = _figures(paper, tables, whole, store.arrays_of(*experiments))
         if {*whole, *not_run} == known:
             _need_figures([claim for claim in claims if claim.experiment in whole], figures)
+        judgements = {one.claim.name: one for one in found if isinstance(one, Judgement)}
+        ruled = [rule(statement, judgements) for statement in paper.statements(selection.scale)]
         notes = [*[SMOKE] * (selection.scale is Scale.SMOKE), *not_run.values(), *store.damaged(*experiments)]
         made.append(
             Section(
                 paper=paper,
                 scale=selection.scale.value,
-                judgements=[one for one in found if isinstance(one, Judgement)],
+                judgements=list(judgements.values()),
                 figures=figures,
                 provenance=provenance,
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
@@ -65,6 +68,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 findings=()
                 if selection.scale is Scale.SMOKE
                 else paper.findings(Results(whole, store.arrays_of(*experiments))),
+                ruled=[one for one in ruled if one is not None],
             )
         )
     return [section for section in made if section.judgements or section.unfinished]

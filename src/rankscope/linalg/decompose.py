@@ -1,8 +1,8 @@
 """Matrices by their singular values and directions: all of them for stacks of small ones, the first for large ones.
 
 Of a large matrix all singular values come from a Gram matrix in float64 (a float32 one loses half of the digits). Rank-k
-factors come from block Krylov spaces and are accepted only once the energy they keep is proven close to the
-optimum; otherwise they come from the eigenvectors of the Gram matrix.
+factors come from block Krylov spaces and are accepted only once what they leave out is measured to be near the least
+possible, which the spectrum says; otherwise they come from the eigenvectors of the Gram matrix.
 """
 
 from __future__ import annotations
@@ -25,12 +25,23 @@ OVERSAMPLING = 16
 SPACE = 8
 """A space of so many times rank + OVERSAMPLING directions is given up."""
 
-SETTLED = 100
-"""The optimum is bounded, which costs as much as a few blocks, once a block adds this much less than the tolerance."""
+RESIDUAL = 1.01
+"""‖A − left · right‖ is at most this many times the least that the rank allows."""
 
-PROBES = 8
-PROBE_STEPS = 5
+ENERGY = 1e-4
+"""Nor is more than this share lost of the energy that the rank can keep, which matters where little can be kept."""
+
+ROUNDED = torch.finfo(torch.float32).eps ** 2
+"""The share of the energy that is lost by storing factors as float32, whatever they are."""
+
+COARSE = 1e-5
+"""What float32 arithmetic tells of an energy: finer losses are measured in float64."""
+
+SUMMED = 1e-12
+"""The share of a sum of squares that float64 may lose; below it the measured residual alone decides."""
+
 COLUMNS_AT_ONCE = 1024
+ROWS_AT_ONCE = 256
 VALUES_AT_ONCE = 1 << 20
 
 
@@ -56,8 +67,10 @@ class TopFactors:
     """‖left · right‖², the energy kept"""
     total: float
     """‖matrix‖²"""
+    residual: float
+    """‖matrix − left · right‖, measured"""
     exact: bool
-    """whether the fast way could not be proven good enough and the exact one was taken"""
+    """whether the fast way did not come near enough and the exact one was taken"""
 
     @property
     def share(self) -> float:
@@ -93,12 +106,11 @@ def top_factors(
     rank: int,
     *,
     spectrum: Float[Tensor, " value"] | None = None,
-    tolerance: float = 1e-4,
 ) -> TopFactors:
-    """Factors of `matrix` that keep at least 1 − `tolerance` of the energy that `rank` directions can keep.
+    """Factors whose residual is at most `RESIDUAL` times the least that `rank` directions leave.
 
-    The optimum is Σσ² of the largest `rank` values of `spectrum` where that is known. Else it is bounded from
-    the factors themselves.
+    The least is √Σσ² over the values of `spectrum` beyond the rank [Eckart and Young 1936]; the spectrum is computed
+    where it is not given. The residual is measured on the factors as they are returned.
 
     The space is that of Ω, AAᵀΩ, (AAᵀ)²Ω, … for a random block Ω: it keeps every direction seen on the way, and so
     needs about the square root of the passes that iterating the last block alone would   [Musco and Musco 2015]
@@ -108,38 +120,37 @@ def top_factors(
         raise InputError(f"rank={rank}: a {rows} × {columns} matrix has 1 to {min(rows, columns)}.")
     width = min(WIDTH, rank + OVERSAMPLING)
     most = min(SPACE * (rank + OVERSAMPLING), min(matrix.shape) - 1) // width * width
-    known = None if spectrum is None else _top_energy(spectrum, rank)
-    total = squared_norm(matrix) if spectrum is None else _top_energy(spectrum, len(spectrum))
-    space, kept = _Space(matrix), 0.0
-    image = matrix @ _random_directions(matrix, width)
-    while rank <= most and space.size < most:
+    if rank > most:
+        return _exact(matrix, rank)
+    energies = (singular_values(matrix) if spectrum is None else spectrum).double().square()
+    total, best, tail = squared_norm(matrix), float(energies[:rank].sum()), float(energies[rank:].sum())
+    slack = min((RESIDUAL**2 - 1) * tail, ENERGY * best) + ROUNDED * total
+    fine = slack < COARSE * best
+    space = _Space(matrix, torch.float64 if fine else matrix.dtype)
+    lost, image = total, _times(matrix, _random_directions(matrix, width), space.dtype)
+    while space.size < most:
         space.add(image)
         if space.size >= rank:
             values, vectors = torch.linalg.eigh(space.gram)
-            before, kept = kept, float(values[-rank:].sum())
-            unseen = max(0.0, total - float(values.sum()))
-            optimum = kept + unseen if known is None else known  # Ky Fan: the unseen adds its trace at most
-            settled = known is None and kept - before < tolerance / SETTLED * kept
-            if settled and kept < (1 - tolerance) * optimum:
-                optimum = min(optimum, _optimum_at_most(space, rank))
-            if kept >= (1 - tolerance) * optimum:
-                turn = vectors[:, -rank:].flip(1).to(matrix)
-                left, right = space.basis @ turn, turn.T @ space.seen
-                if not _orthonormal(left):
-                    break
-                return TopFactors(left, right, squared_norm(right), total, exact=False)
-        image = space.image()[:, -width:]
+            before, lost = lost, total - float(values[-rank:].sum())
+            settled = not fine or before - lost <= slack
+            if settled and lost <= tail + slack + SUMMED * total:
+                turn = vectors[:, -rank:].flip(1).to(space.dtype)
+                left, right = (space.basis @ turn).to(matrix), (turn.T @ space.seen).to(matrix)
+                residual = _residual(matrix, left, right)
+                if residual**2 <= tail + slack:
+                    return TopFactors(left, right, squared_norm(right), total, residual, exact=False)
+        image = _times(matrix, space.seen[-width:].T, space.dtype)
     return _exact(matrix, rank)
 
 
 class _Space:
-    """A growing space of directions: an orthonormal basis Q, QᵀA, QᵀAAᵀQ, and AAᵀQ as far as it was asked for."""
+    """A growing space of directions: an orthonormal basis Q, QᵀA and QᵀAAᵀQ."""
 
-    def __init__(self, matrix: Float[Tensor, "rows columns"]) -> None:
-        self.matrix = matrix
-        self.basis, self.seen = matrix[:, :0], matrix[:0]
+    def __init__(self, matrix: Float[Tensor, "rows columns"], dtype: torch.dtype) -> None:
+        self.matrix, self.dtype = matrix, dtype
+        self.basis, self.seen = (part.to(dtype) for part in (matrix[:, :0], matrix[:0]))
         self.gram = matrix.new_zeros(0, 0, dtype=torch.float64)
-        self.images = matrix[:, :0]
 
     @property
     def size(self) -> int:
@@ -152,20 +163,38 @@ class _Space:
         nothing = 100 * torch.finfo(vectors.dtype).eps * vectors.norm()
         empty = triangle.diagonal().abs() <= nothing
         if bool(empty.any()):
-            block[:, empty] = _random_directions(self.matrix.T, int(empty.sum()), self.size)
+            block[:, empty] = _random_directions(self.matrix.T, int(empty.sum()), self.size).to(self.dtype)
             for _ in range(2):
                 block = torch.linalg.qr(_outside(self.basis, block)).Q
-        seen = block.T @ self.matrix
+        seen = _seen(self.matrix, block, self.dtype)
         across, own = (self.seen @ seen.T).double(), _gram(seen)
         self.gram = torch.cat([torch.cat([self.gram, across], 1), torch.cat([across.T, own], 1)])
         self.basis, self.seen = torch.cat([self.basis, block], 1), torch.cat([self.seen, seen])
 
-    def image(self) -> Float[Tensor, "rows size"]:
-        """AAᵀQ, each column computed once."""
-        new = self.seen[self.images.shape[1] :]
-        if len(new):
-            self.images = torch.cat([self.images, self.matrix @ new.T], 1)
-        return self.images
+
+def _times(matrix: Tensor, thin: Tensor, dtype: torch.dtype) -> Tensor:
+    """matrix · thin in `dtype`, the matrix converted a part at a time so that no second copy is made."""
+    thin = thin.to(dtype)
+    return torch.cat([matrix[part].to(dtype) @ thin for part in _row_parts(matrix)])
+
+
+def _seen(matrix: Tensor, thin: Tensor, dtype: torch.dtype) -> Tensor:
+    """thinᵀ · matrix in `dtype`, the matrix converted a part at a time."""
+    found, thin = matrix.new_zeros(thin.shape[1], matrix.shape[1], dtype=dtype), thin.to(dtype)
+    for part in _row_parts(matrix):
+        found.addmm_(thin[part].T, matrix[part].to(dtype))
+    return found
+
+
+def _residual(matrix: Tensor, left: Tensor, right: Tensor) -> float:
+    """‖matrix − left · right‖, in float64 and a part at a time."""
+    wide = right.double()
+    lost = (matrix[part].double() - left[part].double() @ wide for part in _row_parts(matrix))
+    return math.sqrt(sum(squared_norm(block) for block in lost))
+
+
+def _row_parts(matrix: Tensor) -> list[slice]:
+    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(matrix), ROWS_AT_ONCE)]
 
 
 def _exact(matrix: Tensor, rank: int) -> TopFactors:
@@ -173,21 +202,16 @@ def _exact(matrix: Tensor, rank: int) -> TopFactors:
     values, vectors = torch.linalg.eigh(_gram(wide))
     left = vectors[:, -rank:].flip(1)
     kept = float(values[-rank:].clamp_min(0).sum())
-    right = left.T @ wide.double()
+    right = _seen(wide, left, torch.float64)
     if wide.shape != matrix.shape:
         left, right = _orthonormal_left(right.T, left.T)
-    return TopFactors(left.to(matrix), right.to(matrix), kept, squared_norm(matrix), exact=True)
+    left, right = left.to(matrix), right.to(matrix)
+    return TopFactors(left, right, kept, squared_norm(matrix), _residual(matrix, left, right), exact=True)
 
 
 def _orthonormal_left(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     basis, triangle = torch.linalg.qr(left)
     return basis, triangle @ right
-
-
-def _orthonormal(left: Tensor) -> bool:
-    """Whether the columns are so up to rounding: no direction is counted twice."""
-    eye = torch.eye(left.shape[1], dtype=left.dtype, device=left.device)
-    return bool((left.T @ left - eye).abs().max() <= 1e-5)
 
 
 def _outside(basis: Tensor, vectors: Tensor) -> Tensor:
@@ -198,39 +222,6 @@ def _outside(basis: Tensor, vectors: Tensor) -> Tensor:
 def _random_directions(matrix: Tensor, count: int, *names: int) -> Tensor:
     generator = stream(0, "subspace", *matrix.shape, *names)
     return torch.randn(matrix.shape[1], count, generator=generator).to(matrix)
-
-
-def _top_energy(spectrum: Tensor, rank: int) -> float:
-    return float(spectrum[:rank].double().square().sum())
-
-
-def _optimum_at_most(space: _Space, rank: int) -> float:
-    """An upper bound on the energy that `rank` directions can keep.
-
-    In the basis and its complement the Gram matrix is [[H, C], [Cᵀ, S]]. For τ above ‖S‖ it is at most
-    diag(H + C Cᵀ/(τ − ‖S‖), τ), by a Schur complement; with τ the rank-th eigenvalue of H the leading `rank`
-    eigenvalues of that are those of the first block. ‖S‖ is bounded from a block power iteration.
-    """
-    inside = space.gram
-    room = float(torch.linalg.eigvalsh(inside)[-rank]) - _largest_energy_outside(space.matrix, space.basis)
-    if room <= 0:
-        return float("inf")
-    coupling = space.image() - space.basis @ inside.to(space.basis)
-    lifted = inside + _gram(coupling.T) / room
-    return float(torch.linalg.eigvalsh(lifted)[-rank:].sum())
-
-
-def _largest_energy_outside(matrix: Tensor, basis: Tensor) -> float:
-    """Above ‖(I − QQᵀ)A‖² unless every Gaussian probe lies within 0.1 of orthogonal to one direction."""
-    probes = torch.randn(matrix.shape[0], PROBES, generator=stream(0, "probe", *matrix.shape)).to(matrix)
-    growth = torch.zeros(PROBES, dtype=torch.float64, device=matrix.device)
-    for _ in range(PROBE_STEPS):
-        probes = _outside(basis, probes)
-        probes = _outside(basis, matrix @ (matrix.T @ probes))
-        length = probes.norm(dim=0).clamp_min(torch.finfo(probes.dtype).tiny)
-        growth += length.double().log()
-        probes = probes / length
-    return float(((growth.max() - torch.tensor(0.1).log()) / PROBE_STEPS).exp())
 
 
 def _wide(matrix: Tensor) -> Tensor:

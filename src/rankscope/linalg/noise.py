@@ -12,9 +12,24 @@ from torch import Tensor
 from rankscope.core import InputError
 from rankscope.linalg.decompose import unresolved
 
-_MANTISSA_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
-_LEAST_EXPONENT = {torch.bfloat16: -126, torch.float16: -14, torch.float32: -126, torch.float64: -1022}
+_MANTISSA_BITS = {
+    torch.float8_e5m2: 2,
+    torch.float8_e4m3fn: 3,
+    torch.bfloat16: 7,
+    torch.float16: 10,
+    torch.float32: 23,
+    torch.float64: 52,
+}
+_LEAST_EXPONENT = {
+    torch.float8_e5m2: -14,
+    torch.float8_e4m3fn: -6,
+    torch.bfloat16: -126,
+    torch.float16: -14,
+    torch.float32: -126,
+    torch.float64: -1022,
+}
 ROWS_AT_ONCE = 1024
+SHARE_STEPS = 4
 TRACY_WIDOM_QUANTILE = 3.27
 """99.9 % of the largest singular values of pure noise lie below this many Tracy–Widom units over the edge"""
 
@@ -28,6 +43,14 @@ class RoundingNoise:
 
     def __add__(self, other: RoundingNoise) -> RoundingNoise:
         return RoundingNoise(self.row_energy + other.row_energy, self.column_energy + other.column_energy)
+
+    def __mul__(self, share: float) -> RoundingNoise:
+        return RoundingNoise(self.row_energy * share, self.column_energy * share)
+
+    @property
+    def energy(self) -> float:
+        """The sum of all variances."""
+        return float(self.row_energy.sum())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -48,14 +71,26 @@ class RoundingNoise:
         return bulk * math.sqrt(1 + TRACY_WIDOM_QUANTILE * spread / plain**2)
 
 
-def rounding_noise(values: Float[Tensor, "row column"], dtype: torch.dtype) -> RoundingNoise:
-    """The noise of having rounded to `values` in `dtype`: uniform within half a unit in the last place."""
+def rounding_noise(
+    values: Float[Tensor, "row column"],
+    dtype: torch.dtype,
+    scale: Float[Tensor, "row column"] | None = None,
+) -> RoundingNoise:
+    """The noise of having rounded to `values` in `dtype`: uniform within half a unit in the last place.
+
+    With a scale, values / scale is what was rounded.
+    """
     rows, columns = values.shape
     row_energy = values.new_zeros(rows, dtype=torch.float64)
     column_energy = values.new_zeros(columns, dtype=torch.float64)
     for start in range(0, rows, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
-        variance = unit_in_last_place(values[part], dtype).double().square() / 12
+        unit = (
+            unit_in_last_place(values[part], dtype)
+            if scale is None
+            else unit_in_last_place(values[part] / scale[part], dtype) * scale[part]
+        )
+        variance = unit.double().square() / 12
         row_energy[part] = variance.sum(1)
         column_energy += variance.sum(0)
     return RoundingNoise(row_energy, column_energy)
@@ -66,14 +101,25 @@ def update_noise(
     tuned: Float[Tensor, "row column"],
     base_dtype: torch.dtype,
     tuned_dtype: torch.dtype,
+    base_scale: Float[Tensor, "row column"] | None = None,
+    tuned_scale: Float[Tensor, "row column"] | None = None,
 ) -> RoundingNoise:
     """The noise in tuned − base from rounding both, never more than the difference itself holds.
 
-    A weight that did not leave its rounding cell has difference 0 and no noise, so along each row and column
-    the energy observed is a second bound. A base that training started from exactly has no noise of its own;
-    then the count errs on the side of too few, and what is smaller than a cell was lost when it was saved.
+    A base that training started from exactly has no noise of its own; then the count errs on the side of too few,
+    and what is smaller than a cell was lost when it was saved (`seen_share` says how much of it is seen).
     """
-    noise = rounding_noise(base, base_dtype) + rounding_noise(tuned, tuned_dtype)
+    noise = rounding_noise(base, base_dtype, base_scale) + rounding_noise(tuned, tuned_dtype, tuned_scale)
+    return observed_noise(noise, base, tuned)
+
+
+def observed_noise(
+    noise: RoundingNoise, base: Float[Tensor, "row column"], tuned: Float[Tensor, "row column"]
+) -> RoundingNoise:
+    """Noise that is never more than the difference itself holds, along each row and column.
+
+    A weight that did not leave its rounding cell has difference 0 and no noise.
+    """
     rows = torch.zeros_like(noise.row_energy)
     columns = torch.zeros_like(noise.column_energy)
     for start in range(0, len(base), ROWS_AT_ONCE):
@@ -91,7 +137,7 @@ def unit_in_last_place(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> F
     [0.0078125, 0.0078125, 0.03125]
     """
     if dtype not in _MANTISSA_BITS:
-        raise InputError(f"No rounding model for {dtype}: known are bfloat16, float16, float32 and float64.")
+        raise InputError(f"No rounding model for {dtype}: known are the floats of 8 to 64 bits.")
     exponent = torch.frexp(values).exponent - 1
     exponent = torch.where(values == 0, _LEAST_EXPONENT[dtype], exponent.clamp_min(_LEAST_EXPONENT[dtype]))
     return torch.ldexp(torch.ones_like(values), exponent - _MANTISSA_BITS[dtype])
@@ -108,6 +154,25 @@ def stored_precision(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> tor
 def signal_rank(singular_values: Float[Tensor, " value"], noise: RoundingNoise) -> int:
     """How many singular values stand above what rounding noise alone would give, as far as they are resolved."""
     return int((singular_values > math.hypot(noise.edge(), unresolved(singular_values, *noise.shape))).sum())
+
+
+def seen_share(singular_values: Float[Tensor, " value"], base: RoundingNoise, tuned: RoundingNoise) -> float:
+    """Which share of the base's rounding noise an update shows: 0 where training started from the stored base itself.
+
+    What is left of the energy without the directions of the signal is the rounding of the tuned model and this share of
+    the base's; a signal of `rank` directions takes rank/rows and rank/columns of the noise with it. The share
+    starts at 1 and never rises, so that what is not understood counts as noise.
+    """
+    rows, columns = base.shape
+    squares = singular_values.double().square()
+    share = 1.0
+    for _ in range(SHARE_STEPS):
+        rank = signal_rank(singular_values, tuned + base * share)
+        if rank >= min(rows, columns) or base.energy == 0:
+            return share
+        left = float(squares[rank:].sum()) / ((1 - rank / rows) * (1 - rank / columns))
+        share = min(share, max(0.0, (left - tuned.energy) / base.energy))
+    return share
 
 
 def gavish_donoho_coefficient(rows: int, columns: int) -> float:

@@ -124,6 +124,7 @@ def _section(section: Section) -> dict[str, object]:
         "groups": groups(section),
         "drawn": {figure.id for figure in section.figures},
         "undecided": {one.claim.id: undecided(one, section.scale) for one in section.judgements},
+        "ruled": section.ruled,
         "figures": [
             {
                 "figure": figure,

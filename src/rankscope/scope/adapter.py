@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rankscope.checkpoints.modules import Home, import_extra, skeleton
+from rankscope.checkpoints.modules import Home, import_extra, refuse_unfilled, skeleton
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError, RankscopeError, plain_errors
 from rankscope.core.files import write_atomic
@@ -27,7 +27,14 @@ from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.fates import Fate, Fates, Profile, TensorFate, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import TensorProgress, UpdateScope, difference, measure_updates, row_name
+from rankscope.scope.updates import (
+    BaseRounding,
+    TensorProgress,
+    UpdateScope,
+    difference,
+    measure_updates,
+    row_name,
+)
 
 PREFIX = "base_model.model."
 
@@ -61,6 +68,7 @@ def export_adapter(
     profile: Profile = Profile.EXACT,
     include_regex: str | None = None,
     exclude_regex: str | None = None,
+    base_rounding: BaseRounding = BaseRounding.AUTO,
     revision: str | None = None,
     resume_path: str | Path | None = None,
     verify: bool = True,
@@ -76,6 +84,7 @@ def export_adapter(
         revision=revision,
         include_regex=include_regex,
         exclude_regex=exclude_regex,
+        base_rounding=base_rounding,
         resume_path=resume_path,
         device=device,
         progress=progress,
@@ -97,6 +106,8 @@ def draft_adapter(
             f"{scope.base.label} and {scope.tuned.label} are identical where compared: nothing to write."
         )
     shape = skeleton(scope.base)
+    for source in (scope.base, scope.tuned):
+        refuse_unfilled(source, shape if source is scope.base else skeleton(source))
     ranks = ranks_by(scope, rule, max_rank=max_rank)
     fates = decide_fates(scope, ranks, model=shape, profile=profile)
     return AdapterDraft(scope, fates, adapter_config(fates, scope.base, shape))
@@ -119,7 +130,7 @@ def write_adapter(
     with written_whole(out) as folder:
         save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
         (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        fidelity = measure_fidelity(draft.scope.base, draft.scope.tuned, folder) if verify else None
+        fidelity = measure_fidelity(draft.scope.base, draft.scope.tuned, folder, fates) if verify else None
         (folder / "README.md").write_text(_readme(config, fates, fidelity), encoding="utf-8")
     return Adapter(out, config, fates, fidelity)
 
@@ -136,16 +147,21 @@ def adapter_tensors(
     """Every tensor of the adapter under the key that PEFT expects, and no other."""
     fates, base, tuned, config = draft.fates, draft.scope.base, draft.scope.tuned, draft.config
     model = skeleton(base)
-    shapes = {name: model.get_parameter(name).shape for name in fates.expert_ranks}
+    shapes = {name: model.get_parameter(name).shape for name in fates.parameter_ranks}
     expected, homes = _expected(model, config)
     factors = _all_factors(draft, device, progress)
     tensors: dict[str, Tensor] = {}
     for item in fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
         rank = config["rank_pattern"].get("^" + re.escape(item.module), config["r"])
         _put(tensors, item.module, *factors[row_name(item.pair)], rank)
-    for name, rank in fates.expert_ranks.items():
+    for name, rank in fates.parameter_ranks.items():
         pieces = [item for item in fates.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
-        left, right = _expert_factors(factors, pieces, shapes[name], rank)
+        plain = pieces[0].expert is None
+        left, right = (
+            factors[row_name(pieces[0].pair)]
+            if plain
+            else _expert_factors(factors, pieces, shapes[name], rank)
+        )
         tensors[f"{homes[name]}.lora_A.weight"] = right
         tensors[f"{homes[name]}.lora_B.weight"] = left
     for item in fates.lora_biases:
@@ -160,6 +176,8 @@ def adapter_tensors(
     for key, shape in expected.items():
         if key not in tensors and ".lora_" in key:
             tensors[key] = torch.zeros(shape)
+        elif key not in tensors and (own := owners.get(key.removeprefix(PREFIX))):
+            tensors[key] = (tuned if own in tuned.tensors else base).tensor(own)  # a name that ends alike
     strange = sorted(tensors.keys() ^ expected.keys())
     if strange:
         raise RankscopeError(
@@ -171,7 +189,7 @@ def adapter_tensors(
 def _all_factors(
     draft: AdapterDraft, device: str, progress: TensorProgress | None
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    items = draft.fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS)
+    items = draft.fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS, Home.PARAMETER)
     factors = {}
     for done, item in enumerate(items):
         factors[row_name(item.pair)] = _factors(draft, item, device)
@@ -185,7 +203,7 @@ def _factors(draft: AdapterDraft, item: TensorFate, device: str) -> tuple[Tensor
     scope = draft.scope
     before, after = (value.to(device) for value in difference(scope.base, scope.tuned, item.pair))
     update = (after - before).float()
-    if item.slot is not None and item.slot.home == Home.CONV1D:
+    if item.slot is not None and item.slot.transposed:
         update = update.T
     found = top_factors(update, item.rank, spectrum=scope.spectra[row_name(item.pair)])
     size = torch.linalg.vector_norm(found.right, dim=1).clamp_min(torch.finfo(update.dtype).tiny).sqrt()
@@ -203,13 +221,15 @@ def _expert_factors(
 ) -> tuple[Tensor, Tensor]:
     """Factors of all experts in PEFT's packing; gate and up, apart on disk, take ranks of their own."""
     experts, rows, columns = shape
+    if pieces[0].slot and pieces[0].slot.transposed:
+        rows, columns = columns, rows
     left, right = torch.zeros(rows, rank, experts), torch.zeros(experts, rank, columns)
     filled: Counter[int] = Counter()
     for item in pieces:
         number = item.expert
         assert number is not None
         b, a = factors[row_name(item.pair)]
-        start = rows // 2 if item.slot and item.slot.part == "up" else 0
+        start = rows * item.slot.part // item.slot.parts if item.slot else 0
         place = slice(filled[number], filled[number] + item.rank)
         left[start : start + b.shape[0], place, number] = b
         right[number, place] = a

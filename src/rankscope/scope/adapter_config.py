@@ -18,7 +18,7 @@ def adapter_config(fates: Fates, base: Source, model: Any) -> dict[str, Any]:
     biases = fates.lora_biases
     ranks = {item.module: item.rank for item in lora}
     ranks |= {item.module: 1 for item in biases if item.module not in ranks}
-    experts = fates.expert_ranks
+    experts = fates.parameter_ranks
     if not ranks and not experts and not fates.whole_modules:
         reasons = sorted({item.reason for item in fates.items if item.fate == Fate.SKIPPED})
         raise InputError(f"Nothing is left to write: {'; '.join(reasons)}. Relax the filters or the rule.")

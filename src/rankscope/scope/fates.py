@@ -11,6 +11,7 @@ import pandas as pd
 from torch import nn
 
 from rankscope.checkpoints.modules import Home, Slot, find_slots, tied_parameters
+from rankscope.scope.peft_limits import nested_twins, reachable
 from rankscope.scope.updates import TensorPair, UpdateScope, row_name
 
 
@@ -45,6 +46,11 @@ class TensorFate:
     kept: float = 0.0
 
     @property
+    def unknown(self) -> bool:
+        """Whether the running model uses it and nobody can say how much it changed."""
+        return self.slot is not None and self.pair.status in ("removed", "not float")
+
+    @property
     def module(self) -> str:
         """The module that the tensor lives in."""
         return "" if self.slot is None else self.slot.module
@@ -52,7 +58,7 @@ class TensorFate:
     @property
     def parameter(self) -> str:
         """The full name of the parameter that the tensor is, or is a piece of."""
-        return "" if self.slot is None else f"{self.slot.module}.{self.slot.parameter}"
+        return "" if self.slot is None else f"{self.slot.module}.{self.slot.parameter}".removeprefix(".")
 
     @property
     def expert(self) -> int | None:
@@ -128,14 +134,16 @@ class Fates:
     @property
     def lost(self) -> list[TensorFate]:
         """The changes that are left out though neither a filter nor the rule asked for it."""
-        skipped = [item for item in self.items if item.fate == Fate.SKIPPED and item.energy > 0]
+        skipped = [
+            item for item in self.items if item.fate == Fate.SKIPPED and (item.energy > 0 or item.unknown)
+        ]
         return [item for item in skipped if item.pair.status != "unselected" and item.reason != _RANK_ZERO]
 
     @property
-    def expert_ranks(self) -> dict[str, int]:
-        """The rank of each fused parameter: the most that any of its experts uses."""
+    def parameter_ranks(self) -> dict[str, int]:
+        """The rank of each parameter that is adapted by its own name: the most that any of its experts uses."""
         used: Counter[tuple[str, int | None]] = Counter()
-        for item in self.having(Fate.DECOMPOSED, Home.EXPERTS):
+        for item in self.having(Fate.DECOMPOSED, Home.EXPERTS, Home.PARAMETER):
             used[item.parameter, item.expert] += item.rank
         ranks: dict[str, int] = {}
         for (name, _), rank in used.items():
@@ -155,7 +163,7 @@ def decide_fates(
     profile: Profile,
 ) -> Fates:
     """Decide every tensor's fate for an adapter on `model`, the base."""
-    slots = find_slots(scope.base, model) | find_slots(scope.tuned, model)
+    slots = reachable(find_slots(scope.base, model) | find_slots(scope.tuned, model), model)
     rows = scope.table.set_index("name")
     energies = rows["energy"].fillna(0.0)
     statuses = rows["status"]
@@ -166,6 +174,11 @@ def decide_fates(
         items.append(_decide(item, str(statuses[name]), scope, ranks, profile))
     if profile == Profile.PORTABLE:
         return Fates(tuple(items), profile)
+    twins = nested_twins(_whole_modules(items), model)
+    items = [
+        replace(item, fate=Fate.SKIPPED, kept=0.0, reason=_TWIN) if item.module in twins else item
+        for item in items
+    ]
     ties = _moving_ties(items, tied_parameters(model))
     items = [_carried_by_tie(item, ties) for item in items]
     return Fates(tuple(_consistent(items)), profile, ties)
@@ -187,6 +200,7 @@ def _carried_by_tie(item: TensorFate, ties: Mapping[str, str]) -> TensorFate:
 
 
 _RANK_ZERO = "the rule asks for rank 0"
+_TWIN = "PEFT takes the name of its module for that of another one inside it"
 _NOT_IN_BOTH = {
     "added": "the base model has no such tensor",
     "removed": "the tuned model has no such tensor",
@@ -208,7 +222,7 @@ def _decide(
         reason = "the parameter stands outside any layer that PEFT can replace"
     if reason is not None or slot is None:
         return replace(item, reason=reason or "")
-    matrix = slot.home in (Home.LINEAR, Home.CONV1D) and slot.parameter == "weight"
+    matrix = slot.home in (Home.LINEAR, Home.CONV1D, Home.PARAMETER) and slot.parameter == "weight"
     if (matrix and status == "changed") or slot.home == Home.EXPERTS:
         return _decomposed(item, scope, ranks.get(row_name(item.pair), 0), profile)
     if profile == Profile.PORTABLE:
@@ -228,7 +242,8 @@ def _decomposed(item: TensorFate, scope: UpdateScope, rank: int, profile: Profil
 def _consistent(items: list[TensorFate]) -> list[TensorFate]:
     """Settle what PEFT does not hold together: parts of a module kept whole, biases beside experts."""
     whole = _whole_modules(items)
-    experts = any(item.fate == Fate.DECOMPOSED and item.expert is not None for item in items)
+    by_name = (Home.EXPERTS, Home.PARAMETER)
+    experts = any(item.fate == Fate.DECOMPOSED and item.slot and item.slot.home in by_name for item in items)
     return [_settled(item, whole, experts) for item in items]
 
 

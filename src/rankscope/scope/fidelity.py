@@ -1,8 +1,13 @@
-"""How near an adapter on its base comes to the tuned model: measured by loading it, not hoped for."""
+"""How near an adapter on its base comes to the tuned model: measured by loading it, not hoped for.
+
+One model is in memory at a time.
+"""
 
 from __future__ import annotations
 
 import copy
+import gc
+import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +19,14 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Source
-from rankscope.checkpoints.modules import import_extra, model_class
-from rankscope.core import RankscopeError
+from rankscope.checkpoints.modules import foreign_errors, import_extra, model_class, random_weights
+from rankscope.core import InputError, RankscopeError
 from rankscope.core.streams import stream
+from rankscope.scope.fates import Fate, Fates, TensorFate
+from rankscope.scope.updates import difference, row_name
+
+POOR = 0.5
+"""From this share of the base model's own error on, an adapter does not do what it is for."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,14 @@ class Fidelity:
     base_logits_error: float
     """of the base alone: what the adapter had to make up for"""
     weights: pd.DataFrame
-    """per adapted parameter the relative error of base plus adapter, and of the base alone"""
+    """per adapted tensor the relative error of base plus adapter, and of the base alone"""
+    unexplained: tuple[str, ...] = ()
+    """parameters of the running models that differ although the adapter neither holds nor names them"""
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether the output stays near the base model's own error."""
+        return self.logits_error > POOR * self.base_logits_error
 
     def sentence(self) -> str:
         """The figures in words."""
@@ -38,19 +55,39 @@ class Fidelity:
             f"(base alone {self.base_logits_error:.2e}), of a weight at most {worst:.2e}."
         )
 
+    def warnings(self) -> list[str]:
+        """What whoever uses the adapter must know."""
+        found = []
+        if self.is_poor:
+            found.append(
+                f"WARNING: with the adapter the output is off by {self.logits_error:.2e}, and without it by "
+                f"{self.base_logits_error:.2e}: it makes up for little of the training. Ask for more rank, or widen the "
+                "filters."
+            )
+        if self.unexplained:
+            more = f" and {len(self.unexplained) - 1} more" if len(self.unexplained) > 1 else ""
+            found.append(
+                f"WARNING: {self.unexplained[0]}{more} differ between the running models, and the adapter does not hold "
+                "the change."
+            )
+        return found
+
 
 def measure_fidelity(
-    base: Source, tuned: Source, adapter: Path, batch: Mapping[str, Tensor] | None = None
+    base: Source, tuned: Source, adapter: Path, fates: Fates, batch: Mapping[str, Tensor] | None = None
 ) -> Fidelity:
     """Load `adapter` on the base in float32 and compare with the tuned model on a fixed batch."""
     goal = load_model(tuned)
+    given = fixed_batch(goal) if batch is None else batch
+    wanted, vocabulary = _output(goal, given), _vocabulary(goal)
+    prints = _fingerprints(goal)
+    del goal
+    gc.collect()
     start = load_model(base)
-    if _vocabulary(goal) != _vocabulary(start):
-        start.resize_token_embeddings(_vocabulary(goal))
-    given = fixed_batch(start) if batch is None else batch
-    wanted = _output(goal, given)
+    changed = {name for name, mark in _fingerprints(start).items() if prints.get(name, mark) != mark}
+    if vocabulary != _vocabulary(start):
+        start.resize_token_embeddings(vocabulary)
     alone = _relative(_output(start, given), wanted)
-    before = {name: value.detach().clone() for name, value in start.named_parameters()}
     with warnings.catch_warnings():
         warnings.simplefilter("error", category=UserWarning)
         warnings.filterwarnings("ignore", message=".*fan_in_fan_out.*")
@@ -65,48 +102,76 @@ def measure_fidelity(
             raise RankscopeError(
                 f"The adapter does not load with peft ({first}): nothing was written."
             ) from None
-    return Fidelity(_relative(_output(adapted, given), wanted), alone, _weights(adapted, before, goal))
+    named = {item.parameter for item in fates.items if item.fate != Fate.UNCHANGED}
+    named |= set(fates.ties)
+    inside = tuple(f"{module}." for module in fates.whole_modules)
+    strange = sorted(name for name in changed - named if not name.startswith(inside))
+    left = _relative(_output(adapted, given), wanted)
+    return Fidelity(left, alone, _weights(adapted, base, tuned, fates), tuple(strange))
 
 
-def load_model(source: Source) -> Any:
-    """The running model of `source` in float32, without gradients."""
+def load_model(source: Source, dtype: torch.dtype | None = torch.float32) -> Any:
+    """The running model of `source` without gradients, in `dtype` or as it is stored; no weight of it is random."""
     if source.module is not None:
-        return copy.deepcopy(source.module).float().eval()
+        model = copy.deepcopy(source.module)
+        return (model if dtype is None else model.to(dtype)).eval()
     kind, settings = model_class(source)
-    if source.folder is None:
-        model = kind(settings)
-        model.load_state_dict({name: source.tensor(name) for name in source.tensors})
-        return model.float().eval()
-    return kind.from_pretrained(str(source.folder), config=settings, dtype=torch.float32).eval()
+    with foreign_errors(source.label):
+        model, found = kind.from_pretrained(
+            str(source.folder) if source.is_plain_folder else None,
+            config=settings,
+            dtype="auto" if dtype is None else dtype,
+            state_dict=None
+            if source.is_plain_folder
+            else {name: source.value(name) for name in source.tensors},
+            output_loading_info=True,
+        )
+    missing = sorted(found["missing_keys"]) + sorted(str(key) for key in found["mismatched_keys"])
+    if missing:
+        raise InputError(f"{source.label}: {random_weights(missing)}")
+    return model.eval()
 
 
 def fixed_batch(model: Any) -> dict[str, Tensor]:
     """A batch that fits the model's input, the same in every run."""
     generator = stream(0, "fidelity")
-    config = model.config
-    if model.main_input_name == "pixel_values":
-        size = config.image_size
-        return {"pixel_values": torch.randn(2, config.num_channels, size, size, generator=generator)}
+    config, wanted = model.config, model.main_input_name
+    images = {}
+    vision = getattr(config, "vision_config", config)
+    if wanted == "pixel_values" or type(model).__name__ in ("CLIPModel", "SiglipModel"):
+        size = vision.image_size
+        images = {"pixel_values": torch.randn(2, vision.num_channels, size, size, generator=generator)}
+    if wanted == "pixel_values":
+        return images
+    if wanted == "input_values":
+        return {"input_values": torch.randn(2, 4000, generator=generator)}
     tokens = torch.randint(0, _vocabulary(model), (2, 12), generator=generator)
-    if model.main_input_name == "input_features":
+    if wanted == "input_features":
         frames = 2 * config.max_source_positions
         features = torch.randn(2, config.num_mel_bins, frames, generator=generator)
         return {"input_features": features, "decoder_input_ids": tokens}
     if config.is_encoder_decoder:
         return {"input_ids": tokens, "decoder_input_ids": tokens.flip(1)}
-    return {"input_ids": tokens}
+    return {"input_ids": tokens, **images}
 
 
 def _vocabulary(model: Any) -> int:
-    weight = getattr(model.get_input_embeddings(), "weight", None)
-    return 0 if weight is None else len(weight)
+    try:
+        weight = getattr(model.get_input_embeddings(), "weight", None)
+    except NotImplementedError:
+        weight = None
+    if weight is None and hasattr(model, "text_model"):
+        weight = model.text_model.get_input_embeddings().weight
+    return 0 if weight is None or weight.dim() != 2 else len(weight)
 
 
 def _output(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    with torch.no_grad():
+    with torch.no_grad(), foreign_errors(type(model).__name__):
         output = model(**batch)
-    value: Tensor = output.logits if hasattr(output, "logits") else output[0]
-    return value.double()
+    names = ("logits", "logits_per_image", "last_hidden_state")
+    value = next((output[name] for name in names if output.get(name) is not None), None)
+    found: Tensor = output[0] if value is None else value
+    return found.double()
 
 
 def _relative(found: Tensor, wanted: Tensor) -> float:
@@ -115,23 +180,40 @@ def _relative(found: Tensor, wanted: Tensor) -> float:
     return distance / length if length else distance
 
 
-def _weights(adapted: Any, before: Mapping[str, Tensor], goal: Any) -> pd.DataFrame:
-    wanted = dict(goal.named_parameters())
-    rows = []
+def _fingerprints(model: Any) -> dict[str, str]:
+    """A hash of every parameter: what differs between two models is found with one of them in memory."""
+    return {
+        name: hashlib.blake2b(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+        for name, value in model.named_parameters()
+    }
+
+
+def _weights(adapted: Any, base: Source, tuned: Source, fates: Fates) -> pd.DataFrame:
+    """What the loaded factors add to every adapted tensor, beside what training added."""
+    modules = {}
     for path, module in adapted.named_modules():
-        if not hasattr(module, "get_delta_weight") or "default" not in getattr(module, "lora_A", {}):
-            continue
-        plain = path.removeprefix("base_model.model.").replace(".base_layer", "")
-        name = f"{plain}.{getattr(module, 'parameter_name', 'weight')}"
-        if name not in wanted:
-            continue
-        delta = module.get_delta_weight("default").detach()
-        rows.append(
-            {
-                "parameter": name,
-                "error": _relative((before[name] + delta).double(), wanted[name].detach().double()),
-                "base_error": _relative(before[name].double(), wanted[name].detach().double()),
-                "update_error": _relative(delta.double(), (wanted[name].detach() - before[name]).double()),
-            }
-        )
-    return pd.DataFrame(rows, columns=["parameter", "error", "base_error", "update_error"])
+        if hasattr(module, "get_delta_weight") and "default" in getattr(module, "lora_A", {}):
+            plain = path.removeprefix("base_model.model.").replace(".base_layer", "")
+            modules[f"{plain}.{getattr(module, 'parameter_name', 'weight')}"] = module
+    rows = []
+    for item in sorted(fates.items, key=lambda item: item.parameter):
+        if item.fate == Fate.DECOMPOSED and item.parameter in modules:
+            delta = _piece(modules[item.parameter].get_delta_weight("default").detach(), item)
+            before, after = (value.double() for value in difference(base, tuned, item.pair))
+            rows.append(
+                {
+                    "name": row_name(item.pair),
+                    "parameter": item.parameter,
+                    "error": _relative(before + delta, after),
+                    "base_error": _relative(before, after),
+                    "update_error": _relative(delta.double(), after - before),
+                }
+            )
+    return pd.DataFrame(rows, columns=["name", "parameter", "error", "base_error", "update_error"])
+
+
+def _piece(delta: Tensor, item: TensorFate) -> Tensor:
+    """What of a fused parameter's change belongs to one tensor on disk."""
+    if item.expert is None or item.slot is None:
+        return delta
+    return delta[item.expert].chunk(item.slot.parts)[item.slot.part]

@@ -106,17 +106,19 @@ def neuron_figures(scope: NeuronScope, curves: pd.DataFrame | None) -> list[Figu
         )
     ]
     if curves is not None:
+        what = "loss" if "loss" in curves else "distance"
+        named = {"loss": "loss", "distance": "distance of embeddings"}[what]
         lines = [
-            Series(str(order), rows["fraction"].tolist(), rows["loss"].tolist())
+            Series(str(order), rows["fraction"].tolist(), rows[what].tolist())
             for order, rows in curves.groupby("order", sort=False)
         ]
         figures.append(
             Figure(
                 "pruning",
-                "Loss as neurons go",
+                f"{named.capitalize()} as neurons go",
                 "",
-                "The loss on the given data after silencing a share of every block's neurons.",
-                [Panel("pruning", "share of the neurons silenced", "loss", lines)],
+                f"The {named} on the given data after silencing a share of every block's neurons.",
+                [Panel("pruning", "share of the neurons silenced", named, lines)],
             )
         )
     return figures

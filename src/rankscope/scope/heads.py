@@ -50,6 +50,8 @@ class HeadScope:
     """per block the singular values of `qk` and `ov`, head × value"""
     cosines: Mapping[str, Mapping[str, Tensor]]
     """per block the cosine between the `qk` (and the `ov`) of every two heads"""
+    missing: tuple[str, ...] = ()
+    """layers that the checkpoint promises and does not hold"""
 
     def sentences(self) -> list[str]:
         """The summary in words: where rank is wasted and where heads are at their ceiling."""
@@ -89,7 +91,8 @@ def measure_heads(
     table = pd.DataFrame(rows)
     left_out = dict.fromkeys(what for block in checkpoint.attention for what in block.left_out)
     words = NOTES if offset is None else NOTES | {"positions (rope)": AT_OFFSET.format(offset=offset)}
-    return HeadScope(table, summarise(table), tuple(words[what] for what in left_out), spectra, cosines)
+    notes = tuple(words[what] for what in left_out)
+    return HeadScope(table, summarise(table), notes, spectra, cosines, checkpoint.missing)
 
 
 def products(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -31,6 +33,8 @@ class NeuronScope:
     heads: pd.DataFrame
     blocks: pd.DataFrame
     summary: Mapping[str, Any]
+    missing: tuple[str, ...] = ()
+    """layers that the checkpoint promises and does not hold"""
 
     def sentences(self) -> list[str]:
         """The summary in words."""
@@ -68,7 +72,7 @@ def measure_neurons(
         "below_knee": float((table["below_knee"] * table["neurons"]).sum() / table["neurons"].sum()),
         "smallest_head": _smallest(by_head),
     }
-    return NeuronScope(neurons, by_head, table, summary)
+    return NeuronScope(neurons, by_head, table, summary, checkpoint.missing)
 
 
 def neuron_magnitudes(
@@ -102,13 +106,48 @@ def pruning_curves(
     seed: int = 0,
     architecture: str | Layout | None = None,
 ) -> pd.DataFrame:
-    """The loss after silencing a fraction of every block's neurons, in each order, on the model's device."""
-    rows = []
+    """The loss after silencing a fraction of every block's neurons, in each order, on the model's device.
+
+    A model without a loss has a column `distance` instead: how far its embeddings move.
+    """
+    if not batches:
+        raise InputError("No batches: give at least one to measure a loss on.")
+    whole = None if gives_loss(model) else embeddings(model, batches)
+    rows: list[dict[str, Any]] = []
     for order in orders:
         for fraction in fractions:
             pruned = silence(model, fraction, order, seed=seed, architecture=architecture)
-            rows.append({"order": str(order), "fraction": fraction, "loss": mean_loss(pruned, batches)})
+            found = (
+                {"loss": mean_loss(pruned, batches)}
+                if whole is None
+                else {"distance": embedding_distance(embeddings(pruned, batches), whole)}
+            )
+            rows.append({"order": str(order), "fraction": fraction, **found})
     return pd.DataFrame(rows)
+
+
+def gives_loss(model: Any) -> bool:
+    """Whether the model takes labels; an encoder without an output head does not."""
+    return "labels" in inspect.signature(model.forward).parameters
+
+
+def embeddings(model: Any, batches: Sequence[ModelInputs]) -> Float[Tensor, "row dim"]:
+    """The mean of each row's last hidden states, over the tokens that its mask keeps."""
+    model.eval()
+    found = []
+    for batch in batches:
+        with _told(model, batch), torch.no_grad():
+            given = _on_device(model, batch)
+            hidden = model(**given).last_hidden_state
+            mask = given.get("attention_mask", torch.ones(hidden.shape[:2], device=hidden.device))
+            weight = (mask if mask.shape == hidden.shape[:2] else torch.ones_like(hidden[..., 0]))[..., None]
+            found.append(((hidden * weight).sum(1) / weight.sum(1).clamp_min(1)).double().cpu())
+    return torch.cat(found)
+
+
+def embedding_distance(found: Float[Tensor, "row dim"], wanted: Float[Tensor, "row dim"]) -> float:
+    """The mean over rows of 1 − cosine: 0 where nothing moved, 1 where nothing is alike."""
+    return float((1 - torch.cosine_similarity(found, wanted)).clamp_min(0).mean())
 
 
 def silence(
@@ -136,32 +175,57 @@ def silence(
 
 
 def mean_loss(model: Any, batches: Sequence[ModelInputs]) -> float:
-    """The mean loss over batches, on the model's device; a language model's labels are its tokens if none are given."""
+    """The mean loss per label, on the model's device; a language model's labels are its tokens if none are given."""
     if not batches:
         raise InputError("No batches: give at least one to measure a loss on.")
     model.eval()
-    device = next(model.parameters()).device
-    total = 0.0
+    total, labels = 0.0, 0
     for batch in batches:
-        given = {name: value.to(device) for name, value in batch.items()}
+        given = _on_device(model, batch)
         if "labels" not in given and "input_ids" in given:
             given["labels"] = given["input_ids"]
-        try:
-            with torch.no_grad():
-                loss = getattr(model(**given), "loss", None)
-        except (TypeError, ValueError, IndexError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise InputError(
-                f"{type(model).__name__} does not take a batch of {', '.join(given)} ({reason}). "
-                "Give the inputs of its forward, in its shapes."
-            ) from error
+        with _told(model, given), torch.no_grad():
+            loss = getattr(model(**given), "loss", None)
         if loss is None:
             raise InputError(
                 f"{type(model).__name__} gives no loss on this batch. "
                 "Add 'labels' to it, or give the model with its output head."
             )
-        total += float(loss)
-    return total / len(batches)
+        count = counted_labels(model, given.get("labels"))
+        total += float(loss) * count
+        labels += count
+    return total / labels
+
+
+def counted_labels(model: Any, labels: Tensor | None) -> int:
+    """How many labels a batch's loss is the mean of: a causal model has no prediction for the first token of a row."""
+    if labels is None:
+        return 1
+    causal = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    used = labels[:, 1:] if causal and labels.dim() == 2 else labels
+    return max(1, int((used != IGNORED).sum()))
+
+
+IGNORED = -100
+"""The label that transformers leaves out of a loss."""
+
+
+def _on_device(model: Any, batch: ModelInputs) -> dict[str, Tensor]:
+    device = next(model.parameters()).device
+    return {name: value.to(device) for name, value in batch.items()}
+
+
+@contextmanager
+def _told(model: Any, batch: ModelInputs) -> Iterator[None]:
+    """A batch that the model does not take, as one line."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError, RuntimeError, AttributeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{type(model).__name__} does not take a batch of {', '.join(batch)} ({reason}). "
+            "Give the inputs of its forward, in its shapes."
+        ) from error
 
 
 def _neuron_rows(block: MlpBlock, device: str | torch.device) -> pd.DataFrame:

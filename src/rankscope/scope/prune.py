@@ -7,6 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,22 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_source
+from rankscope.checkpoints.modules import foreign_errors
 from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.measure.neurons import Order, pruned_mask
 from rankscope.scope.adapter import refuse_existing, written_whole
 from rankscope.scope.fidelity import load_model
-from rankscope.scope.neurons import ModelInputs, head_magnitudes, mean_loss, neuron_magnitudes
+from rankscope.scope.neurons import (
+    ModelInputs,
+    embedding_distance,
+    embeddings,
+    gives_loss,
+    head_magnitudes,
+    mean_loss,
+    neuron_magnitudes,
+)
 
 WIDTH_MULTIPLE = 8
 PASSES = 3
@@ -33,8 +43,11 @@ class Pruned:
 
     path: Path
     parameters: tuple[int, int]
+    bytes: tuple[int, int]
     seconds: tuple[float, float] | None
     loss: tuple[float, float] | None
+    distance: float | None = None
+    """of the embeddings, where the model has no loss"""
 
 
 def prune_model(
@@ -58,20 +71,25 @@ def prune_model(
     out = Path(out_path)
     refuse_existing(out)
     source = open_source(model, revision=revision)
-    whole = load_model(source)
+    whole = load_model(source, dtype=None)
     smaller = smaller_model(whole, neurons=neurons, heads=heads)
     sizes = (_parameters(whole), _parameters(smaller))
+    weights = (_bytes(whole), _bytes(smaller))
     if sizes[0] == sizes[1]:
         raise InputError("Nothing to prune at these shares: raise neurons or heads.")
     with written_whole(out) as draft:
         smaller.save_pretrained(draft)
         for file in [] if source.folder is None else tokenizer_files(source.folder):
             shutil.copyfile(file, draft / file.name)
-        again = type(smaller).from_pretrained(draft).eval()
-        pair = (whole.to(device), again.to(device))
-        loss = (mean_loss(pair[0], batches), mean_loss(pair[1], batches)) if batches else None
+        again = type(smaller).from_pretrained(draft, dtype=torch.float32).eval()
+        pair = (whole.float().to(device), again.to(device))
+        with_loss = bool(batches) and gives_loss(again)
+        loss = (mean_loss(pair[0], batches), mean_loss(pair[1], batches)) if with_loss else None
+        moved = None
+        if batches and not with_loss:
+            moved = embedding_distance(embeddings(pair[1], batches), embeddings(pair[0], batches))
         seconds = _seconds_per_batch(pair, batches) if batches else None
-    return Pruned(out, sizes, seconds, loss)
+    return Pruned(out, sizes, weights, seconds, loss, moved)
 
 
 def smaller_model(model: Any, *, neurons: float = 0.0, heads: float = 0.0) -> Any:
@@ -83,7 +101,8 @@ def smaller_model(model: Any, *, neurons: float = 0.0, heads: float = 0.0) -> An
         _prune_neurons(checkpoint, state, settings, neurons)
     if heads:
         _prune_groups(checkpoint, state, settings, heads)
-    smaller = type(model)(settings)
+    with foreign_errors(type(model).__name__):
+        smaller = type(model)(settings)
     wanted = {name: value.shape for name, value in smaller.state_dict().items()}
     wrong = [name for name, value in state.items() if wanted.get(name, value.shape) != value.shape]
     if wrong:
@@ -92,6 +111,9 @@ def smaller_model(model: Any, *, neurons: float = 0.0, heads: float = 0.0) -> An
             "load again. Prune neurons only, or leave heads whole."
         )
     smaller.load_state_dict(state)
+    for name, parameter in smaller.named_parameters():  # built in float32, whatever the state is stored in
+        parameter.data = parameter.data.to(state[name].dtype)
+    smaller.config.dtype = next(model.parameters()).dtype
     return smaller.eval()
 
 
@@ -151,7 +173,8 @@ def _prune_groups(checkpoint: Checkpoint, state: dict[str, Tensor], settings: An
             if role != "o":
                 state[name] = checkpoint.source.read(name)[rows[role]]
         settings.num_attention_heads = len(kept) * block.heads // block.groups
-        settings.head_dim = block.head_dim
+        with suppress(AttributeError):  # Falcon's follows from other sizes
+            settings.head_dim = block.head_dim
         if hasattr(settings, "num_key_value_heads"):
             settings.num_key_value_heads = len(kept)
 
@@ -160,13 +183,17 @@ def _parameters(model: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def _bytes(model: Any) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+
+
 def _seconds_per_batch(pair: tuple[Any, Any], batches: Sequence[ModelInputs]) -> tuple[float, float]:
     """The fastest of a few passes, the two models in turn, so that neither has the machine to itself."""
     passes = []
     for _ in range(PASSES):
         times = [time.perf_counter()]
         for model in pair:
-            mean_loss(model, batches)
+            (mean_loss if gives_loss(model) else embeddings)(model, batches)
             times.append(time.perf_counter())
         passes.append((times[1] - times[0], times[2] - times[1]))
     before, after = (min(column) / len(batches) for column in zip(*passes, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
-from rankscope.linalg.noise import stored_precision, update_noise
+from rankscope.linalg.noise import observed_noise, rounding_noise, seen_share, stored_precision
 from rankscope.measure.updates import ENERGIES, measured_ranks
 from rankscope.scope.journal import Journal
 
@@ -35,6 +36,7 @@ COLUMNS = (
     *(f"energy@{share:.2f}" for share in ENERGIES),
     "signal_rank",
     "gavish_donoho_rank",
+    "base_rounding",
     "noise_edge",
     "largest",
 )
@@ -42,6 +44,17 @@ COLUMNS = (
 _EMBEDDINGS = tuple(
     f"{name}.weight" for name in ("embed_tokens", "wte", "word_embeddings", "embed_in", "shared")
 )
+
+
+class BaseRounding(StrEnum):
+    """How much of an update's noise is the rounding of the base model."""
+
+    AUTO = "auto"
+    """as much as the update shows"""
+    COUNTED = "counted"
+    """all of it: both models were rounded when they were saved"""
+    EXACT = "exact"
+    """none: training started from the stored base itself"""
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,7 @@ def measure_updates(
     include_regex: str | None = None,
     exclude_regex: str | None = None,
     revision: str | None = None,
+    base_rounding: BaseRounding = BaseRounding.AUTO,
     resume_path: str | Path | None = None,
     device: str | torch.device = "cpu",
     progress: TensorProgress | None = None,
@@ -98,7 +112,7 @@ def measure_updates(
     """
     base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
     pairs = list(pair_up(base, tuned, include_regex, exclude_regex))
-    filters = (include_regex, exclude_regex)
+    filters = (include_regex, exclude_regex, base_rounding)
     journal = (
         Journal() if resume_path is None else Journal.open(resume_path, fingerprint(base, tuned, filters))
     )
@@ -106,7 +120,7 @@ def measure_updates(
     for done, pair in enumerate(pairs):
         key = row_name(pair)
         if key not in journal:
-            journal.record(key, _measure(base, tuned, pair, device))
+            journal.record(key, _measure(base, tuned, pair, base_rounding, device))
         row, values = journal.recall(key)
         rows.append(row)
         if values is not None:
@@ -140,10 +154,10 @@ def pair_up(
             yield TensorPair(name, "tied")
         elif (include is not None and not include.search(name)) or (exclude and exclude.search(name)):
             yield TensorPair(name, "unselected", base_name)
-        elif info.dtype is None:
-            yield TensorPair(name, "not float", base_name)
         elif base_name is None:
-            yield TensorPair(name, "added")
+            yield TensorPair(name, "added" if info.dtype else "not float")
+        elif info.dtype is None or base.info(base_name).dtype is None:
+            yield TensorPair(name, "not float", base_name)
         elif base.info(base_name).shape != info.shape:
             yield TensorPair(name, "resized", base_name)
         elif ".experts." in name and len(info.shape) == 3:
@@ -167,7 +181,7 @@ def difference(base: Source, tuned: Source, pair: TensorPair) -> tuple[Tensor, T
     if pair.expert is not None:
         return before[pair.expert], after[pair.expert]
     if before.shape != after.shape:
-        if before.shape[1:] != after.shape[1:]:
+        if not (before.dim() and after.dim()) or before.shape[1:] != after.shape[1:]:
             raise InputError(
                 f"{pair.name} is {tuple(before.shape)} in {base.label} and {tuple(after.shape)} in "
                 f"{tuned.label}: these are not two states of one model. Check the base model."
@@ -178,7 +192,7 @@ def difference(base: Source, tuned: Source, pair: TensorPair) -> tuple[Tensor, T
 
 
 def _measure(
-    base: Source, tuned: Source, pair: TensorPair, device: str | torch.device
+    base: Source, tuned: Source, pair: TensorPair, base_rounding: BaseRounding, device: str | torch.device
 ) -> tuple[dict[str, Any], Tensor | None]:
     info = tuned.tensors.get(pair.name) or base.info(pair.name)
     row: dict[str, Any] = {
@@ -189,6 +203,10 @@ def _measure(
     }
     if pair.status == "added" and info.dtype is not None:
         return {**row, "energy": squared_norm(tuned.tensor(pair.name))}, None
+    if pair.status == "not float" and pair.base_name is not None:
+        before, after = base.read(pair.base_name), tuned.read(pair.name)
+        same = before.dtype == after.dtype and torch.equal(before, after)
+        return {**row, "status": "identical" if same else pair.status}, None
     comparable = pair.base_name is not None and pair.status in ("paired", "resized", "unselected")
     if not comparable or (pair.status == "unselected" and info.dtype is None):
         return row, None
@@ -202,16 +220,33 @@ def _measure(
         stored_precision(value, info.dtype or torch.float32)
         for value, info in ((before, base.info(str(pair.base_name))), (after, info))
     ]
-    noise = update_noise(before, after, kinds[0], kinds[1])
-    update = after - before
-    del before, after
-    row["energy"] = squared_norm(update)
+    noises = [
+        rounding_noise(value, kind, _scale(source, name, pair.expert, value))
+        for value, kind, source, name in (
+            (before, kinds[0], base, str(pair.base_name)),
+            (after, kinds[1], tuned, pair.name),
+        )
+    ]
+    row["energy"] = squared_norm(after - before)
     row["status"] = _changed(pair.status, row["energy"])
     if row["energy"] == 0:
         return row, None
-    values = singular_values(update).cpu()
-    found = {"noise_edge": noise.edge(), "largest": float(values[0])}
+    values = singular_values(after - before)
+    fixed = {BaseRounding.COUNTED: 1.0, BaseRounding.EXACT: 0.0}
+    share = fixed[base_rounding] if base_rounding in fixed else seen_share(values, *noises)
+    noise = observed_noise(noises[0] * share + noises[1], before, after)
+    del before, after
+    values = values.cpu()
+    found = {"base_rounding": share, "noise_edge": noise.edge(), "largest": float(values[0])}
     return row | measured_ranks(values, noise) | found, values.float()
+
+
+def _scale(source: Source, name: str, expert: int | None, value: Tensor) -> Tensor | None:
+    """The scale of an 8-bit tensor, beside the value that was read."""
+    scale = source.scale(name)
+    if scale is None:
+        return None
+    return (scale if expert is None else scale[expert])[: len(value)].to(value.device)
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
@@ -257,12 +292,12 @@ def _tied_embedding(source: Source) -> str | None:
     return next((name for name in source.tensors if name.endswith(_EMBEDDINGS)), None)
 
 
-def fingerprint(base: Source, tuned: Source, filters: tuple[str | None, str | None]) -> str:
-    """What a resumed run must find unchanged: the files, the times they were written, and the filters."""
+def fingerprint(base: Source, tuned: Source, asked: tuple[str | None, ...]) -> str:
+    """What a resumed run must find unchanged: the files, the times they were written, and what was asked for."""
     stamps = []
     for source in (base, tuned):
         if source.folder is None:
             raise InputError(f"resume_path needs models on disk; {source.label} is in memory.")
         files = sorted(path for path in source.folder.iterdir() if path.is_file())
         stamps.append((source.label, [(path.name, path.stat().st_mtime_ns) for path in files]))
-    return repr((stamps, filters))
+    return repr((stamps, tuple(map(str, asked))))

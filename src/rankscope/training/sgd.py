@@ -18,12 +18,16 @@ Batch = TypeVar("Batch")
 
 
 class Sgd(Config):
-    """Plain stochastic gradient descent: fresh batches at every step, or batches of a fixed set of `samples`."""
+    """Plain stochastic gradient descent: fresh batches at every step, or batches of a fixed set of `samples`.
+
+    With `until` a training ends where the loss of a batch is below it, which is its T, and after `steps` at the latest.
+    """
 
     steps: int = Field(default=300, ge=1)
     batch: int = Field(default=32, ge=1)
     learning_rate: float = Field(default=1.0, gt=0)
     samples: int | None = Field(default=None, ge=1)
+    until: float | None = Field(default=None, gt=0)
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,14 @@ def sgd(
     learning_rate: Float[Tensor, " member"],
     *,
     keep: Collection[int] = (),
+    until: float | None = None,
     checkpoint: ResumeState | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> Trajectory:
     """W ← W − η ∇W for every batch, each member with its own η (li2024, equation (5)).
 
-    `weights` is not changed; the trajectory holds copies at the steps in `keep` and at the last one.
+    `weights` is not changed; the trajectory holds copies at the steps in `keep` and at the last one. A member whose loss
+    is below `until` stays where it is from then on, and there are no more steps once all members stay.
     """
     weights = {name: tensor.clone() for name, tensor in weights.items()}
     at = {0: {name: tensor.clone() for name, tensor in weights.items()}}
@@ -55,14 +61,20 @@ def sgd(
     state = None if checkpoint is None else checkpoint.load(str(learning_rate.device))
     if state is not None:
         weights, at, losses = state["weights"], state["at"], list(state["losses"])
+        if until is not None:
+            rate = rate.where((state["losses"] >= until).all(0).view_as(rate), 0.0)
     for _ in losses:  # what was done before counts as progress
         tick()
     done = len(losses)
     for step, batch in enumerate(islice(batches, done, None), start=done + 1):
         loss, grads = gradients(weights, batch)
+        losses.append(loss)
+        if until is not None:
+            rate = rate.where(loss.view_as(rate) >= until, 0.0)
+            if not rate.any():
+                break
         for name, grad in grads.items():
             weights[name].addcmul_(grad, rate)
-        losses.append(loss)
         if step in keep:
             at[step] = {name: tensor.clone() for name, tensor in weights.items()}
         if checkpoint is None:

@@ -27,7 +27,7 @@ from rankscope.training.sgd import Trajectory
 PATTERNS, HIDDEN, MEMBERS = 6, 8, 2
 TASKS = [TASK.replace(dim=PATTERNS, patterns=PATTERNS, relevant_fraction=share) for share in (0.4, 0.6)]
 SMALL = MODEL.replace(dim=PATTERNS, rank=PATTERNS, value_rank=PATTERNS, hidden=HIDDEN)
-COORDINATES = ("measurement", "matrix", "place", "rank", "order", "fraction", "of", "sign")
+COORDINATES = ("measurement", "matrix", "place", "rank", "order", "fraction", "of")
 SIGNS = torch.tensor([[1.0, -1, 1, -1, 1, -1, 1, -1], [-1.0, 1, 1, -1, -1, 1, -1, 1]])
 LARGE = {0, 1, 2, 5, 6}
 
@@ -72,7 +72,7 @@ def found(examiner, trained):
     """A member's row by its coordinates."""
     return [
         {tuple(row[name] for name in COORDINATES if name in row): row for row in rows}
-        for rows in examiner.records(7, trained)
+        for rows in examiner.records([7] * MEMBERS, trained)
     ]
 
 
@@ -82,29 +82,10 @@ def hinge_losses(examiner, weights):
 
 
 def test_a_row_says_what_it_is_of_and_no_value_is_part_of_a_name(examiner, trained, found):
-    for own, rows in zip(found, examiner.records(7, trained), strict=True):
-        assert len(own) == len(rows) == 1 + len(RANKS) + 4 * 3 + 3 * len(FRACTIONS) + 3 + 1 + 2 + 4
-        assert {row["step"] for row in rows} == {7}
+    for own, rows, step in zip(found, examiner.records([7, 9], trained), (7, 9), strict=True):
+        assert len(own) == len(rows) == 1 + len(RANKS) + 4 * 3 + 2 * len(FRACTIONS) + 2
+        assert {row["step"] for row in rows} == {step}
         assert not any(letter.isdigit() for row in rows for name in row for letter in name)
-
-
-@pytest.mark.parametrize("member", range(MEMBERS))
-@pytest.mark.parametrize("name", TRAINED[:3])
-def test_the_extremes_of_planted_alignments(planted, found, member, name):
-    c = planted[name][member].tolist()  # c[i][j] = μ_iᵀ ΔW μ_j
-    relevant, irrelevant = (0, 1), range(2, PATTERNS)
-    pairs = [(i, j) for i, j in itertools.product(range(PATTERNS), repeat=2) if i != j]
-    expected = {
-        "relevant_self": min(c[j][j] for j in relevant),
-        "relevant_leak": max(c[i][j] for i, j in pairs if j in relevant),
-        "irrelevant_to_relevant": min(c[i][j] for i in relevant for j in irrelevant),
-        "irrelevant_to_irrelevant": max(c[i][j] for i, j in pairs if i in irrelevant and j in irrelevant),
-        "irrelevant_self_least": min(c[j][j] for j in irrelevant),
-        "irrelevant_self_greatest": max(c[j][j] for j in irrelevant),
-        "irrelevant_leak": max(c[i][j] for i, j in pairs if j in irrelevant),
-    }
-    row = found[member]["alignment", name[-1]]
-    assert {column: row[column] for column in expected} == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("member", range(MEMBERS))
@@ -150,14 +131,8 @@ def test_truncation_replaces_every_update_by_its_nearest_of_that_rank(examiner, 
 
 @pytest.mark.parametrize("member", range(MEMBERS))
 def test_pruning_takes_the_neurons_in_the_order_it_names(examiner, trained, found, member):
-    rows = {"o": trained["w_o"], "update": trained["w_o"] - examiner.start["w_o"]}
-    ranking = {of: row[member].norm(dim=-1).argsort().tolist() for of, row in rows.items()}
-    orders = {
-        "smallest": ranking["o"],
-        "largest": ranking["o"][::-1],
-        "largest updates": ranking["update"][::-1],
-    }
-    assert len({tuple(order) for order in orders.values()}) == 3
+    ranking = trained["w_o"][member].norm(dim=-1).argsort().tolist()
+    orders = {"smallest": ranking, "largest": ranking[::-1]}
     for (name, order), fraction in itertools.product(orders.items(), FRACTIONS):
         w_o = trained["w_o"].clone()
         w_o[:, order[: round(fraction * HIDDEN)]] = 0.0
@@ -181,54 +156,16 @@ def groups(sizes):
 
 
 @pytest.mark.parametrize("member", range(MEMBERS))
-def test_planted_neurons(examiner, planted, trained, found, member):
-    rows = {"o": planted["before"] + planted["update"], "update": planted["update"]}
-    small = set(range(HIDDEN)) - LARGE
-    signs = SIGNS[member].tolist()
-    sizes = {of: row[member].norm(dim=-1).tolist() for of, row in rows.items()}
-    assert groups(sizes["update"])[0] == small
-    assert groups(sizes["o"])[0] not in (small, LARGE)
-    for of, row in rows.items():
-        low, share = groups(sizes[of])
+def test_planted_neurons(planted, found, member):
+    for of, row in {"o": planted["before"] + planted["update"], "update": planted["update"]}.items():
+        low, share = groups(row[member].norm(dim=-1).tolist())
         assert found[member]["neurons", of] == {
             "step": 7,
             "measurement": "neurons",
             "of": of,
             "small_fraction": pytest.approx(len(low) / HIDDEN),
             "separation": pytest.approx(share, rel=1e-4),
-            "small_norm": pytest.approx(max(sizes[of][i] for i in small), rel=1e-4),
         }
-        along = row[member].abs().tolist()
-        for name, sign, own in (("plus", 1, 0), ("minus", -1, 1)):
-            side = [i for i in range(HIDDEN) if signs[i] == sign]
-            got = found[member]["directions", of, name]
-            assert got["large_on_own"] == pytest.approx(
-                min(along[i][own] for i in side if i in LARGE), abs=1e-5
-            )
-            assert got["small_on_other"] == pytest.approx(
-                max(along[i][j] for i in side if i in small for j in range(PATTERNS) if j != own), abs=1e-5
-            )
-    w_o = trained["w_o"].clone()
-    w_o[:, sorted(small)] = 0.0
-    got = found[member]["large set",]
-    assert got["loss_without_small"] == pytest.approx(
-        hinge_losses(examiner, {**trained, "w_o": w_o})[member].item(), rel=1e-4
-    )
-    share = np.mean([sizes["update"][i] for i in small]) / np.mean([sizes["update"][i] for i in LARGE])
-    assert got["small_share_of_large"] == pytest.approx(share, rel=1e-4)
-
-
-def test_with_an_output_vector_per_position_the_sign_of_their_mean_decides(examiner, trained):
-    spread = torch.ones(TASK.tokens, 1)
-    spread[0] = -3.0  # the first position disagrees with the mean
-    per_position = {**trained, "a": trained["a"].unsqueeze(1) * spread}
-    shared, apart = (
-        {tuple(at.values()): columns for at, columns in examiner.neurons(weights, torch.zeros(2, TEST_SAMPLES, HIDDEN))}
-        for weights in (trained, per_position)
-    )  # fmt: skip
-    for at, columns in shared.items():
-        for name, values in columns.items():
-            assert torch.equal(apart[at][name], values), (at, name)
 
 
 def test_the_test_set_is_drawn_apart_from_what_is_trained_on(examiner):
@@ -240,18 +177,21 @@ def test_the_test_set_is_drawn_apart_from_what_is_trained_on(examiner):
         assert not torch.isin(examiner.test.x, drawn(split)).all((-1, -2)).any(), split
 
 
-def test_a_training_has_converged_where_eight_losses_in_a_row_average_below_a_twentieth():
-    losses = torch.ones(40, 5)
-    losses[10:, 0] = 0.0  # the first window below is steps 11 to 18
+def test_t_is_how_many_updates_were_made_when_a_loss_and_the_average_of_eight_are_below_a_twentieth():
+    losses = torch.ones(40, 6)
+    losses[10:, 0] = 0.0
     losses[10:17, 1] = 0.0  # seven are too few
     losses[5:13, 2] = 0.049
     losses[10:, 3] = 0.051
-    losses[32:, 4] = 0.0  # the last window
+    losses[32:, 4] = 0.0  # the last eight
+    losses[10:, 5] = 0.0
+    losses[10, 5] = 0.3  # the average of eight is below, the first of them is not
     found = converged_step(losses).tolist()
-    assert [found[0], found[2], found[4]] == [14.5, 9.5, 36.5]
+    assert [found[place] for place in (0, 2, 4, 5)] == [10, 5, 32, 11]
     assert math.isnan(found[1])
     assert math.isnan(found[3])
-    assert converged_step(torch.zeros(8, 1)).tolist() == [4.5]
+    assert converged_step(losses, over=1).nan_to_num(-1).tolist() == [10, 10, 5, -1, 32, 11]
+    assert converged_step(torch.zeros(8, 1)).tolist() == [0], "no window is added to T"
     assert converged_step(torch.zeros(7, 2)).isnan().all()
 
 
@@ -281,7 +221,7 @@ def test_what_the_course_of_a_training_tells_stands_in_rows_of_its_own():
     losses = torch.cat([torch.ones(20, 2), torch.tensor([[0.0, 1.0]]).repeat(10, 1)])
     first, second = course_records(Trajectory(losses, spectra(*GROWING)))
     assert first == [
-        {"step": 30, "measurement": "training", "converged_step": 24.5},
+        {"step": 30, "measurement": "training", "converged_step": 20.0},
         {"step": 30, "measurement": "growth", "matrix": "k", "least_growth": pytest.approx(1.2, rel=1e-4)},
     ]
     assert math.isnan(second[0]["converged_step"])

@@ -22,9 +22,6 @@ def trained(third=0.04):
             for f in FRACTIONS
         ),
         *(
-            {"measurement": "pruning", "order": "largest updates", "fraction": f, "loss": f} for f in FRACTIONS
-        ),
-        *(
             {"measurement": "neurons", "of": of, "separation": 0.95, "small_fraction": 0.4} for of in ("o", "update")
         ),
     ]  # fmt: skip

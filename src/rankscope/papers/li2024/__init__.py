@@ -5,6 +5,7 @@ from rankscope.papers.li2024.claims import CLAIMS
 from rankscope.papers.li2024.experiments import SETTINGS, experiments
 from rankscope.papers.li2024.figures import figures
 from rankscope.papers.li2024.findings import findings
+from rankscope.papers.li2024.statements import MISPRINTS, statements
 
 PAPER = Paper(
     name="li2024",
@@ -15,4 +16,6 @@ PAPER = Paper(
     figures=figures,
     settings_note=SETTINGS,
     findings=findings,
+    statements=statements,
+    misprints=MISPRINTS,
 )

@@ -1,4 +1,4 @@
-"""The figures of li2024 beside what the paper shows, and one for every sweep that a claim rests on."""
+"""The figures of li2024 beside what the paper shows; those of the theorem are in `theorem_figures.py`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,12 +10,9 @@ from torch import Tensor
 from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series, band, curve
 from rankscope.lab import Verdict, judge
 from rankscope.lab.paper import Results, drawable
-from rankscope.lab.tidy import rows_of
-from rankscope.papers.li2024 import quantities as bounded
 from rankscope.papers.li2024.claims import CLAIMS, at_end
 from rankscope.papers.li2024.measurement import RANKS
-from rankscope.papers.li2024.quantities import Quantity
-from rankscope.theory.updates import directions as theory
+from rankscope.papers.li2024.theorem_figures import THEOREM
 
 VERDICT_MARK = {Verdict.FAILS: "−", Verdict.UNDECIDED: "·", Verdict.HOLDS: "+"}
 VERDICT_LEVEL = {Verdict.FAILS: 0.0, Verdict.UNDECIDED: 0.5, Verdict.HOLDS: 1.0}
@@ -25,13 +22,8 @@ def figures(results: Results) -> list[Figure]:
     """Every figure whose first experiment has been run; panels of experiments that have not are left out."""
     made = {
         "regime": (_figure_1, _figure_2, _figure_3, _alignment),
-        "learning-rate": (_convergence,),
-        "relevant-fraction": (_convergence,),
-        "steps": (_steps,),
-        "patterns": (_patterns, _figure_3),
-        "init-scale": (_init_scale,),
-        "hidden": (_hidden,),
         "sensitivity": (_sensitivity,),
+        **THEOREM,
     }
     wanted = [function for name, functions in made.items() if _has(results, name) for function in functions]
     return drawable(*(partial(function, results) for function in dict.fromkeys(wanted)))
@@ -82,40 +74,26 @@ def _figure_2(results: Results) -> Figure:
 
 
 def _figure_3(results: Results) -> Figure:
-    panels = []
-    if _has(results, "regime"):
-        table, arrays = _table(results, "regime"), _arrays(results)
-        norms = [
-            _by_place(name, [sorted(cell[f"neurons/{tag}"].tolist()) for cell in arrays])
-            for tag, name in (
-                ("end", "‖o_i‖, trained"),
-                ("start", "‖o_i‖ at the start"),
-                ("update", "‖Δo_i‖"),
-            )
-        ]
-        pruned = [
-            curve(name, at_end(table, "pruning", order=order), "fraction", "loss")
-            for order, name in (("smallest", "smallest ‖o_i‖ first"), ("largest", "largest ‖o_i‖ first"),
-                                ("largest updates", "largest ‖Δo_i‖ first, (15)"))
-        ]  # fmt: skip
-        panels += [
-            Panel("A: norms of neurons, each sorted by itself", "neuron", "norm", norms),
-            Panel("B: test loss after pruning", "fraction of neurons removed", "hinge loss", pruned),
-        ]  # fmt: skip
-    if _has(results, "patterns"):
-        rows = rows_of(_table(results, "patterns"), "large set")
-        without = curve("without the neurons outside ℒ", rows, "patterns", "loss_without_small")
-        bound = Series("1/M", without.x, [1 / float(m) for m in without.x], paper=True)
-        panels.append(Panel("Corollary 1, (14)", "patterns M", "hinge loss", [without, bound], log_x=True))
+    table, arrays = _table(results, "regime"), _arrays(results)
+    norms = [
+        _by_place(name, [sorted(cell[f"neurons/{tag}"].tolist()) for cell in arrays])
+        for tag, name in (("end", "‖o_i‖, trained"), ("start", "‖o_i‖ at the start"), ("update", "‖Δo_i‖"))
+    ]
+    pruned = [
+        curve(f"{order} ‖o_i‖ first", at_end(table, "pruning", order=order), "fraction", "loss")
+        for order in ("smallest", "largest")
+    ]
     return Figure(
         id="li2024-3",
         title="Figure 3: neurons of W_O and what pruning them costs",
         paper_says="About 80 of 200 neurons end with a clearly smaller magnitude (A); pruning the smallest first does no "
-        "harm up to 0.4 and more and more beyond (B). Corollary 1: O(1/M) without the small ones, at least Ω(R) without "
-        "a fraction R of the large ones.",
+        "harm up to 0.4 and more and more beyond (B).",
         caption="Means over seeds with 95% intervals.",
-        panels=panels,
-        experiments=_run_of(results, "regime", "patterns"),
+        panels=(
+            Panel("A: norms of neurons, each sorted by itself", "neuron", "norm", norms),
+            Panel("B: test loss after pruning", "fraction of neurons removed", "hinge loss", pruned),
+        ),
+        experiments=("li2024/regime",),
     )
 
 
@@ -152,131 +130,6 @@ def _alignment(results: Results) -> Figure:
     )
 
 
-def _convergence(results: Results) -> Figure:
-    panels = []
-    for axis, title, letter, power, law in (
-        ("learning_rate", "against the learning rate", "η", theory.STEPS_AGAINST_RATE, "η^(−3/5)"),
-        ("relevant_fraction", "against the relevant fraction", "α", theory.STEPS_AGAINST_FRACTION, "1/α"),
-    ):
-        name = axis.replace("_", "-")
-        if _has(results, name):
-            measured = curve("measured", rows_of(_table(results, name), "training"), axis, "converged_step")
-            series = [measured, _power(measured, power, law)]
-            panels.append(Panel(title, letter, "steps", series, log_x=True, log_y=True))
-    return Figure(
-        id="li2024-convergence",
-        title="Theorem 1: steps until the loss is gone",
-        paper_says="T = Θ(η^(−3/5) α_*^(−1)).",
-        caption="First step around which the training loss, averaged over 8 batches, is under 0.05. Dashed: the theorem's "
-        "power through the middle value.",
-        panels=panels,
-        experiments=_run_of(results, "learning-rate", "relevant-fraction"),
-    )
-
-
-def _steps(results: Results) -> Figure:
-    table = _table(results, "steps")
-    own = _least("measured, least of Q and K", table, "step", bounded.QK_RELEVANT_SELF)
-    steps = np.array([float(step) for step in own.x])
-    middle = len(steps) // 2
-    root = np.sqrt(np.log(steps))
-    leak = [
-        _greatest("measured, Q and K", table, "step", bounded.QK_RELEVANT_LEAK),
-        _greatest("measured, V", table, "step", bounded.V_RELEVANT_LEAK),
-    ]
-    return Figure(
-        id="li2024-steps",
-        title="Theorem 1 against the steps T",
-        paper_says="(7): μᵀΔWμ ≥ Ω(√log T) on relevant patterns; (7), (9): what leaks from a relevant pattern to any "
-        "other is at most O(1/(MT)).",
-        caption="Extremes over the patterns that the inequality names; means over seeds with 95% intervals.",
-        panels=(
-            Panel("(7): μᵀΔWμ", "steps T", "alignment",
-                  [own, Series("∝ √log T", own.x, list(root * own.y[middle] / root[middle]), paper=True)], log_x=True),
-            Panel("(7), (9): greatest μ'ᵀΔWμ", "steps T", "alignment",
-                  [*leak, *(_power(series, -1.0, "∝ 1/T") for series in leak[:1])], log_x=True, log_y=True),
-        ),
-        experiments=("li2024/steps",),
-    )  # fmt: skip
-
-
-def _patterns(results: Results) -> Figure:
-    least = partial(_least, table=_table(results, "patterns"), axis="patterns")
-    greatest = partial(_greatest, table=_table(results, "patterns"), axis="patterns")
-    leaks = [
-        greatest("(7) Q, K from relevant", of=bounded.QK_RELEVANT_LEAK),
-        greatest("(9) V from relevant", of=bounded.V_RELEVANT_LEAK),
-        greatest("(10) V from irrelevant", of=bounded.V_IRRELEVANT_LEAK),
-    ]
-    return Figure(
-        id="li2024-patterns",
-        title="Theorem 1 against the number of patterns M",
-        paper_says="(8): irrelevant patterns are mapped onto relevant ones by Ω(1); (9): μᵀΔW_Vμ ≥ Ω(1); every leak "
-        "falls at least like 1/M; (10): μᵀΔW_Vμ ≥ Ω(1/M) on irrelevant ones.",
-        caption="dim = rank = value_rank = M, noise bounded by 2/M, batch ≥ M. Left: what must stay up (least over "
-        "patterns). Right: what must fall (greatest over patterns).",
-        panels=(
-            Panel("lower bounds", "patterns M", "alignment",
-                  [least("(8) Q, irrelevant to relevant", of=bounded.Q_ONTO_RELEVANT),
-                   least("(8) K, irrelevant to relevant", of=bounded.K_ONTO_RELEVANT),
-                   least("(9) V, relevant", of=bounded.V_RELEVANT_SELF),
-                   least("(10) V, irrelevant", of=bounded.V_IRRELEVANT_SELF)],
-                  log_x=True),
-            Panel("upper bounds", "patterns M", "alignment", [*leaks, _power(leaks[-1], -1.0, "∝ 1/M")],
-                  log_x=True, log_y=True),
-            Panel("(8): between irrelevant patterns", "patterns M", "alignment",
-                  [greatest("Q, K", of=bounded.QK_IRRELEVANT_LEAK)], log_x=True),
-        ),
-        experiments=("li2024/patterns",),
-    )  # fmt: skip
-
-
-def _init_scale(results: Results) -> Figure:
-    table = _table(results, "init-scale")
-    own = _greatest("measured, greatest of Q and K", table, "init_scale", bounded.QK_IRRELEVANT_SELF)
-    return Figure(
-        id="li2024-init",
-        title="Theorem 1 against the initial scale δ",
-        paper_says="(8): μᵀΔWμ ≤ O(δ) for irrelevant μ.",
-        caption="Below zero the bound holds whatever its constant.",
-        panels=(Panel("(8): μᵀΔWμ, irrelevant μ", "δ", "alignment",
-                      [own, Series("δ", own.x, [float(d) for d in own.x], paper=True)]),),
-        experiments=("li2024/init-scale",),
-    )  # fmt: skip
-
-
-def _hidden(results: Results) -> Figure:
-    table = _table(results, "hidden")
-
-    def panel(title: str, series: Sequence[Series]) -> Panel:
-        return Panel(
-            title, "neurons m", "size", [*series, _power(series[0], -0.5, "∝ 1/√m")], log_x=True, log_y=True
-        )
-
-    rows = (("update", "Δo"), ("o", "o"))
-    kinds = [
-        (of, sign, f"{row}, a {relation} 0") for of, row in rows for sign, relation in bounded.SIGNS.items()
-    ]
-    return Figure(
-        id="li2024-neurons",
-        title="Theorem 1 against the number of neurons m",
-        paper_says="(11), (12): neurons of ℒ reach Ω(1/√m) on their own pattern; all others stay at O(1/√m), (13) too as "
-        "the corollary needs it; |ℒ| = Θ(m).",
-        caption="ℒ is the upper of two clusters of ‖Δo_i‖.",
-        panels=(
-            panel("in ℒ: least along the own pattern",
-                  [_least(name, table, "hidden", bounded.large_on_own(of, sign)) for of, sign, name in kinds]),
-            panel("outside ℒ: greatest along any other",
-                  [_greatest(name, table, "hidden", bounded.small_on_other(of, sign)) for of, sign, name in kinds]),
-            panel("outside ℒ: greatest norm",
-                  [_greatest(f"‖{row}‖", table, "hidden", bounded.small_norm(of)) for of, row in rows]),
-            Panel("1 − |ℒ|/m", "neurons m", "fraction",
-                  [curve("measured", rows_of(table, "neurons", of="update"), "hidden", "small_fraction")], log_x=True),
-        ),
-        experiments=("li2024/hidden",),
-    )  # fmt: skip
-
-
 def _sensitivity(results: Results) -> Figure:
     table = _table(results, "sensitivity")
     claims = [claim for claim in CLAIMS if claim.experiment == "li2024/regime"]
@@ -309,10 +162,6 @@ def _has(results: Results, name: str) -> bool:
     return f"li2024/{name}" in results.tables
 
 
-def _run_of(results: Results, *names: str) -> tuple[str, ...]:
-    return tuple(f"li2024/{name}" for name in names if _has(results, name))
-
-
 def _table(results: Results, name: str) -> pd.DataFrame:
     return results.tables[f"li2024/{name}"]
 
@@ -327,18 +176,3 @@ def _by_place(name: str, values: Sequence[Sequence[float]]) -> Series:
     return band(
         name, [float(place) for place in range(1, len(values[0]) + 1)], list(zip(*values, strict=True))
     )
-
-
-def _least(name: str, table: pd.DataFrame, axis: str, of: Quantity) -> Series:
-    return curve(name, of.least(table, axis), axis, "value")
-
-
-def _greatest(name: str, table: pd.DataFrame, axis: str, of: Quantity) -> Series:
-    return curve(name, of.greatest(table, axis), axis, "value")
-
-
-def _power(series: Series, power: float, name: str) -> Series:
-    """The power law through the middle of a series."""
-    x = np.array([float(value) for value in series.x])
-    middle = len(x) // 2
-    return Series(name, x.tolist(), (series.y[middle] * (x / x[middle]) ** power).tolist(), paper=True)

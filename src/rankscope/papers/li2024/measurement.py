@@ -1,6 +1,6 @@
-"""Every quantity of the paper, measured on a trained group, as tidy rows: which measurement, where, what was found.
+"""What figures 1 to 3 show, measured on a trained group, as tidy rows: which measurement, where, what was found.
 
-In brackets stands the equation or figure that a measurement serves.
+In brackets stands the figure that a measurement serves. What theorem 1 bounds is in `convergence.py`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from rankscope.lab import Cell
 from rankscope.lab.tidy import MEASUREMENT, Measured, Record, by_member
 from rankscope.linalg.weights import Weights
 from rankscope.measure.attention_mass import attention_mass
-from rankscope.measure.neurons import Order, large_neurons, magnitudes, pruned_mask, separation, without
-from rankscope.measure.updates import alignment, update_factors, with_update_rank
+from rankscope.measure.neurons import Order, magnitudes, pruned_mask, two_groups, without
+from rankscope.measure.updates import update_factors, with_update_rank
 from rankscope.tasks.patterns import PatternBatch, Patterns, batches, frames
 from rankscope.training.sgd import Trajectory
 
@@ -30,7 +30,7 @@ FRACTIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 TEST_SAMPLES = 512
 CONVERGED_LOSS = 0.05
 CONVERGED_OVER = 8
-"""Converged: the training loss averaged over this many batches is below that value."""
+"""Converged: the loss of a batch is below that value, and so is its average over this many batches."""
 
 LIKE_FULL = 0.02
 """Loss that truncation or pruning may add and still count as doing no harm."""
@@ -47,7 +47,7 @@ class Examiner:
         self, cells: Sequence[Cell[Patterns]], start: Weights, device: str, test: PatternBatch | None = None
     ) -> None:
         tasks, seeds = [cell.task for cell in cells], [cell.seed for cell in cells]
-        self.start = start
+        self.start, self.seeds = start, seeds
         self.test = test or next(
             batches(tasks, seeds, split=Split.TEST, steps=1, batch=TEST_SAMPLES, device=device)
         )
@@ -55,17 +55,18 @@ class Examiner:
         self.mass_start = self.contributions(start)[1]["mass"]
         self.patterns = torch.stack(frames(tasks, seeds, device=device)).to(self.test.x.dtype)
 
-    def records(self, step: int, weights: Weights) -> list[list[Record]]:
-        """The rows of every member."""
+    def records(self, steps: Sequence[int], weights: Weights) -> list[list[Record]]:
+        """The rows of every member, each at a step of its own."""
+        return by_member([{"step": step} for step in steps], self.rows(weights))
+
+    def rows(self, weights: Weights) -> Iterator[Measured]:
+        """Every measurement of the group."""
         parts, found = self.contributions(weights)
-        rows: list[Measured] = [
-            ({MEASUREMENT: "whole"}, {**found, "mass_start": self.mass_start}),
-            *self.truncation(weights),
-            *self.pruning(weights, parts),
-            *self.alignments(weights),
-            *self.neurons(weights, parts),
-        ]
-        return by_member([{"step": step}] * len(self.test.x), rows)
+        yield {MEASUREMENT: "whole"}, {**found, "mass_start": self.mass_start}
+        yield from self.truncation(weights, RANKS)
+        yield from self.pruning(weights, parts)
+        for of, rows in (("o", weights["w_o"]), ("update", weights["w_o"] - self.start["w_o"])):
+            yield {MEASUREMENT: "neurons", "of": of}, two_groups(magnitudes(rows))
 
     def contributions(self, weights: Weights) -> tuple[Tensor, Columns]:
         """What each neuron adds to the output on the test set; the loss f(Ψ) [(4)] and attention mass [figure 1B]."""
@@ -77,10 +78,10 @@ class Examiner:
         """f(Ψ), equation (4), on the test set."""
         return patterns.hinge(output, self.test.labels).mean(-1)
 
-    def truncation(self, weights: Weights) -> Iterator[Measured]:
+    def truncation(self, weights: Weights, ranks: Sequence[int]) -> Iterator[Measured]:
         """Loss and attention mass with every update truncated [figure 1]; singular values [figure 2, remark 1]."""
         factors = update_factors(self.start, weights, TRAINED)
-        for rank in RANKS:
+        for rank in ranks:
             _, found = self.contributions(with_update_rank(self.start, weights, factors, rank))
             yield {MEASUREMENT: "truncation", "rank": rank}, found
         for name, letter in LETTERS.items():
@@ -89,79 +90,12 @@ class Examiner:
                 yield {MEASUREMENT: "spectrum", "matrix": letter, "place": place}, {"sigma": sigma}
 
     def pruning(self, weights: Weights, parts: Tensor) -> Iterator[Measured]:
-        """Loss with a fraction of neurons removed, by ‖o_i‖ [figure 3B] and, the largest, by ‖Δo_i‖ as in ℒ [(15)]."""
-        size, update = magnitudes(weights["w_o"]), magnitudes(weights["w_o"] - self.start["w_o"])
-        orders = {
-            "smallest": (size, Order.SMALLEST),
-            "largest": (size, Order.LARGEST),
-            "largest updates": (update, Order.LARGEST),
-        }
-        for name, (by, order) in orders.items():
+        """Loss with a fraction of neurons removed, by ‖o_i‖ [figure 3B]."""
+        size = magnitudes(weights["w_o"])
+        for order in (Order.SMALLEST, Order.LARGEST):
             for fraction in FRACTIONS:
-                loss = self.loss(without(parts, pruned_mask(by, fraction, order)))
-                yield {MEASUREMENT: "pruning", "order": name, "fraction": fraction}, {"loss": loss}
-
-    def alignments(self, weights: Weights) -> Iterator[Measured]:
-        """The extremes of μ'ᵀΔWμ for each weight that meets patterns [(7) to (10)]."""
-        for name in ("w_q", "w_k", "w_v"):
-            aligned = alignment(weights[name] - self.start[name], self.patterns)
-            yield {MEASUREMENT: "alignment", "matrix": LETTERS[name]}, alignment_extremes(aligned)
-
-    def neurons(self, weights: Weights, parts: Tensor) -> Iterator[Measured]:
-        """The set ℒ of neurons that grew, what they point at, and what the others are [(11) to (14)].
-
-        ℒ is the upper of two clusters of ‖Δo_i‖. A neuron's own pattern is μ_1 if a_i > 0 and μ_2 otherwise (with
-        one output vector per position the sign of their mean decides). A "≥" bounds the least of ℒ, a "≤" the greatest
-        of the others. All is asked of the trained rows o_i and of their updates Δo_i.
-        """
-        update = weights["w_o"] - self.start["w_o"]
-        large = large_neurons(magnitudes(update))
-        sign = weights["a"] if weights["a"].ndim == 2 else weights["a"].mean(1)
-        own = (sign <= 0).long().unsqueeze(-1)
-        share = _mean(magnitudes(update), ~large) / _mean(magnitudes(update), large)
-        without_small = self.loss(without(parts, ~large))
-        yield {MEASUREMENT: "large set"}, {"small_share_of_large": share, "loss_without_small": without_small}
-        for of, rows in (("o", weights["w_o"]), ("update", update)):
-            size = magnitudes(rows)
-            upper = large_neurons(size)
-            yield (
-                {MEASUREMENT: "neurons", "of": of},
-                {
-                    "small_fraction": 1 - upper.to(rows.dtype).mean(-1),
-                    "separation": separation(size, upper),
-                    "small_norm": size.where(~large, 0.0).amax(-1),
-                },
-            )
-            along = (rows @ self.patterns.mT).abs()
-            mine = along.gather(-1, own).squeeze(-1)
-            rest = along.scatter(-1, own, 0.0).amax(-1)
-            for side, chosen in (("plus", sign > 0), ("minus", sign <= 0)):
-                yield (
-                    {MEASUREMENT: "directions", "of": of, "sign": side},
-                    {
-                        "large_on_own": mine.where(large & chosen, torch.inf).amin(-1),
-                        "small_on_other": rest.where(~large & chosen, 0.0).amax(-1),
-                    },
-                )
-
-
-def alignment_extremes(aligned: Float[Tensor, "member pattern pattern"]) -> Columns:
-    """The least of μ'ᵀΔWμ where theorem 1 says "≥", the greatest where it says "≤".
-
-    Rows of `aligned` are μ', columns μ; the relevant patterns come first. A leak goes from μ to any other pattern.
-    """
-    itself = torch.diagonal(aligned, dim1=-2, dim2=-1)
-    other = ~torch.eye(aligned.shape[-1], dtype=torch.bool, device=aligned.device)
-    leak = aligned.where(other, -torch.inf)
-    return {
-        "relevant_self": itself[:, :2].amin(-1),
-        "relevant_leak": leak[:, :, :2].amax((-1, -2)),
-        "irrelevant_to_relevant": aligned[:, :2, 2:].amin((-1, -2)),
-        "irrelevant_to_irrelevant": leak[:, 2:, 2:].amax((-1, -2)),
-        "irrelevant_self_least": itself[:, 2:].amin(-1),
-        "irrelevant_self_greatest": itself[:, 2:].amax(-1),
-        "irrelevant_leak": leak[:, :, 2:].amax((-1, -2)),
-    }
+                loss = self.loss(without(parts, pruned_mask(size, fraction, order)))
+                yield {MEASUREMENT: "pruning", "order": order.value, "fraction": fraction}, {"loss": loss}
 
 
 def course_records(trajectory: Trajectory) -> list[list[Record]]:
@@ -174,15 +108,19 @@ def course_records(trajectory: Trajectory) -> list[list[Record]]:
     return by_member([{"step": max(trajectory.at)}] * members, rows)
 
 
-def converged_step(losses: Float[Tensor, "step member"]) -> Float[Tensor, " member"]:
-    """The first step around which the training loss, averaged over a few batches, is small; NaN if never."""
-    window = losses.unfold(0, CONVERGED_OVER, 1).mean(-1) if len(losses) >= CONVERGED_OVER else losses[:0]
-    below = window < CONVERGED_LOSS
-    first = (
-        below.to(losses.dtype).argmax(0) if len(below) else torch.zeros(losses.shape[1], device=losses.device)
+def converged_step(
+    losses: Float[Tensor, "step member"], over: int = CONVERGED_OVER
+) -> Float[Tensor, " member"]:
+    """T, how many updates were made before the loss was gone; NaN if it never was.
+
+    Gone is the loss of a batch that is below `CONVERGED_LOSS`, and so is the average of that batch and the next `over` − 1.
+    """
+    if len(losses) < over:
+        return torch.full_like(losses[0], torch.nan)
+    gone = (losses.unfold(0, over, 1).mean(-1) < CONVERGED_LOSS) & (
+        losses[: 1 - over or None] < CONVERGED_LOSS
     )
-    centre = (CONVERGED_OVER + 1) / 2  # the window that starts at step 1 speaks of its middle
-    return (first + centre).to(losses.dtype).where(below.any(0), torch.nan)
+    return gone.to(losses.dtype).argmax(0).to(losses.dtype).where(gone.any(0), torch.nan)
 
 
 def singular_value_growth(at: Mapping[int, Weights]) -> Float[Tensor, " member"]:
@@ -192,7 +130,3 @@ def singular_value_growth(at: Mapping[int, Weights]) -> Float[Tensor, " member"]
         [torch.linalg.svdvals((at[step]["w_k"] - at[0]["w_k"]).cpu())[:, :2] for step in steps]
     )
     return (values[1:] / values[:-1]).amin((0, 2))
-
-
-def _mean(values: Float[Tensor, "member hidden"], chosen: Tensor) -> Float[Tensor, " member"]:
-    return values.where(chosen, 0.0).sum(-1) / chosen.sum(-1)

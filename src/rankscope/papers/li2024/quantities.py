@@ -1,6 +1,6 @@
 """What theorem 1 bounds: where each number stands in the table, and what the page calls it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -16,57 +16,37 @@ ROWS = {"o": "o_i", "update": "Δo_i"}
 
 @dataclass(frozen=True)
 class Quantity:
-    """A column of a measurement at some coordinates; a bound on it bounds every row there, so the least or the greatest."""
+    """A column of a measurement at some coordinates."""
 
     label: str
     measurement: str
     column: str
-    at: Mapping[str, Collection[str]]
+    at: Mapping[str, str]
 
-    def least(self, table: pd.DataFrame, axis: str) -> pd.DataFrame:
-        """The least `value` at every place of the axis and seed."""
-        return self._extreme(table, axis, "min")
-
-    def greatest(self, table: pd.DataFrame, axis: str) -> pd.DataFrame:
-        """The greatest `value` at every place of the axis and seed."""
-        return self._extreme(table, axis, "max")
-
-    def _extreme(self, table: pd.DataFrame, axis: str, which: str) -> pd.DataFrame:
-        rows = rows_of(table, self.measurement)
-        for name, labels in self.at.items():
-            rows = rows[rows[name].isin(labels)]
-        found = rows.groupby([axis, "seed"])[self.column]
-        return found.agg(lambda values: getattr(values.to_numpy(), which)()).rename("value").reset_index()
+    def along(self, table: pd.DataFrame, axis: str) -> pd.DataFrame:
+        """Its `value` at every size on the axis, one per seed; T is the step of the cell."""
+        rows = rows_of(table, self.measurement, **self.at)
+        return rows.rename(columns={self.column: "value"})[[*dict.fromkeys((axis, "seed", "step")), "value"]]
 
 
-def _aligned(label: str, column: str, *matrices: str) -> Quantity:
-    return Quantity(label, "alignment", column, {"matrix": matrices})
+PAIRS = {
+    "relevant to itself": "μᵀΔW{}μ, relevant μ",
+    "relevant to relevant": "μ'ᵀΔW{}μ, both relevant",
+    "relevant to irrelevant": "μ'ᵀΔW{}μ, relevant μ, irrelevant μ'",
+    "irrelevant to relevant": "μ'ᵀΔW{}μ, irrelevant μ, relevant μ'",
+    "irrelevant to itself": "μᵀΔW{}μ, irrelevant μ",
+    "irrelevant to irrelevant": "μ'ᵀΔW{}μ, both irrelevant",
+}
 
 
-QK_RELEVANT_SELF = _aligned("μᵀΔWμ (Q, K; relevant μ)", "relevant_self", "q", "k")
-QK_RELEVANT_LEAK = _aligned("μ'ᵀΔWμ (Q, K; relevant μ)", "relevant_leak", "q", "k")
-Q_ONTO_RELEVANT = _aligned("μ'ᵀΔW_Qμ (irrelevant μ, relevant μ')", "irrelevant_to_relevant", "q")
-K_ONTO_RELEVANT = _aligned("μ'ᵀΔW_Kμ (irrelevant μ, relevant μ')", "irrelevant_to_relevant", "k")
-QK_IRRELEVANT_SELF = _aligned("μᵀΔWμ (Q, K; irrelevant μ)", "irrelevant_self_greatest", "q", "k")
-QK_IRRELEVANT_LEAK = _aligned("μ'ᵀΔWμ (Q, K; both irrelevant)", "irrelevant_to_irrelevant", "q", "k")
-V_RELEVANT_SELF = _aligned("μᵀΔW_Vμ (relevant μ)", "relevant_self", "v")
-V_RELEVANT_LEAK = _aligned("μ'ᵀΔW_Vμ (relevant μ)", "relevant_leak", "v")
-V_IRRELEVANT_SELF = _aligned("μᵀΔW_Vμ (irrelevant μ)", "irrelevant_self_least", "v")
-V_IRRELEVANT_LEAK = _aligned("μ'ᵀΔW_Vμ (irrelevant μ)", "irrelevant_leak", "v")
+def aligned(matrix: str, pair: str, which: str) -> Quantity:
+    """The least, mean or greatest μ'ᵀΔWμ over the pairs of a kind."""
+    label = f"{which} {PAIRS[pair].format('_' + matrix.upper())}"
+    return Quantity(label, "alignment", which, {"matrix": matrix, "pair": pair})
 
 
-def large_on_own(of: str, sign: str) -> Quantity:
-    """How far the neurons of ℒ reach along their own pattern."""
-    label = f"|{ROWS[of]}·μ_own|, in ℒ, a {SIGNS[sign]} 0"
-    return Quantity(label, "directions", "large_on_own", {"of": [of], "sign": [sign]})
-
-
-def small_on_other(of: str, sign: str) -> Quantity:
-    """How far the neurons outside ℒ reach along any other pattern."""
-    label = f"|{ROWS[of]}·μ_other|, outside ℒ, a {SIGNS[sign]} 0"
-    return Quantity(label, "directions", "small_on_other", {"of": [of], "sign": [sign]})
-
-
-def small_norm(of: str) -> Quantity:
-    """How large the neurons outside ℒ are."""
-    return Quantity(f"‖{ROWS[of]}‖ outside ℒ", "neurons", "small_norm", {"of": [of]})
+def outside(column: str, of: str, sign: str) -> Quantity:
+    """√m times how far the neurons outside ℒ reach along another pattern, `on_other`, or how long they are, `norm`."""
+    what = {"on_other": f"|{ROWS[of]}·μ_other|", "norm": f"‖{ROWS[of]}‖"}[column]
+    label = f"√m × greatest {what} outside ℒ, a {SIGNS[sign]} 0"
+    return Quantity(label, "outside", column, {"of": of, "sign": sign})

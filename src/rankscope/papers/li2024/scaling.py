@@ -1,35 +1,71 @@
-"""How a measured quantity grows or falls along a sweep: exponents fitted seed by seed."""
+"""One convention for O(·), Ω(·) and Θ(·): a quantity over its bound along a sweep of at least four sizes, seed by seed.
+
+For y ≤ O(f^p) and y ≥ Ω(f^p) the scaled quantity s = y/f^p must stay bounded. Its exponent, the slope of log s against log f
+by least squares, may not be above `MARGIN` for O, nor below −`MARGIN` for Ω; and for Ω the least s over all sizes must reach a
+constant. What is not positive has no logarithm: for O a scaled quantity under `NOTHING` counts as that, for Ω one under
+`LEAST`. So every check is made of the same figures whatever the table holds, and no value that is
+worse makes one better: a greater one at a large size for O, a smaller one there or a smallest one anywhere for Ω.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Check
+from rankscope.lab import AtLeast, AtMost, Between, Check
 from rankscope.papers.li2024.quantities import Quantity
 
 MARGIN = 0.1
 """How far a fitted exponent may stray from the theorem's and still count as it."""
+
+NOTHING = 0.01
+"""What counts as nothing under a bound from above: patterns are unit vectors, so a hundredth is small."""
+
+LEAST = 1e-4
+"""What counts as not there under a bound from below, which it cannot reach anyway."""
+
+CONSTANT = 0.1
+"""What a quantity must reach to count as Ω(1)."""
+
+SIZES = 4
+"""Sizes that a sweep needs at least to have an exponent."""
 
 AXES = {
     "step": "T", "patterns": "M", "hidden": "m", "init_scale": "δ", "learning_rate": "η", "relevant_fraction": "α",
 }  # fmt: skip
 """The paper's letter for each axis of a sweep."""
 
-POSITIVE = 1e-6
-"""What a quantity must reach to count as positive at all."""
+Scale = Callable[[np.ndarray], np.ndarray]
 
 
-def exponents(
-    table: pd.DataFrame, axis: str, column: str, *, scale: Callable[[np.ndarray], np.ndarray] = np.log
-) -> tuple[float, ...]:
-    """The slope of log(column) against scale(axis), by least squares, one a seed; NaN where the column is not positive."""
+def _itself(size: np.ndarray) -> np.ndarray:
+    return size
+
+
+def exponents(table: pd.DataFrame, axis: str, column: str, *, of: Scale = _itself) -> tuple[float, ...]:
+    """The slope of log(column) against log(of(axis)), by least squares, one a seed; NaN where the column is not positive."""
     slopes = []
     for _, rows in table.groupby("seed", sort=True):
         y = rows[column].to_numpy(dtype=float)
-        x = scale(rows[axis].to_numpy(dtype=float))
-        slopes.append(float(np.polyfit(x, np.log(y), 1)[0]) if (y > 0).all() else float("nan"))
+        x = np.log(of(rows[axis].to_numpy(dtype=float)))
+        slope = float(np.polyfit(x, np.log(y), 1)[0]) if (y > 0).all() else float("nan")
+        slopes.append(round(slope, 12))  # a constant has the exponent zero
     return tuple(slopes)
+
+
+def at_most(
+    table: pd.DataFrame,
+    axis: str,
+    quantity: Quantity,
+    power: float,
+    *,
+    of: Scale = _itself,
+    letter: str | None = None,
+) -> Check:
+    """quantity ≤ O(of(axis)^power)."""
+    rows = _scaled(table, axis, quantity, power, of, NOTHING)
+    what = f"exponent in {letter or AXES[axis]} of {quantity.label}, over its bound"
+    return Check(what, exponents(rows, axis, "scaled", of=of), AtMost(MARGIN))
 
 
 def at_least(
@@ -38,46 +74,36 @@ def at_least(
     quantity: Quantity,
     power: float,
     *,
-    scale: Callable[[np.ndarray], np.ndarray] = np.log,
-) -> Check:
-    """quantity ≥ Ω(exp(scale(axis))^power): it must be positive, and not fall faster along the sweep."""
-    rows = quantity.least(table, axis)
-    if bool((rows["value"] <= 0).any()):
-        least = rows.groupby("seed", sort=True)["value"].min()
-        return Check(f"least over {AXES[axis]} of {quantity.label}", tuple(least), AtLeast(POSITIVE))
-    inside = AXES[axis] if scale is np.log else f"log {AXES[axis]}"
-    what = f"exponent in {inside} of {quantity.label}"
-    return Check(what, exponents(rows, axis, "value", scale=scale), AtLeast(power - MARGIN))
+    reach: float = NOTHING,
+    of: Scale = _itself,
+    letter: str | None = None,
+) -> list[Check]:
+    """quantity ≥ Ω(of(axis)^power): over its bound it reaches a constant at every size, and does not fall."""
+    rows = _scaled(table, axis, quantity, power, of, LEAST)
+    least = rows.groupby("seed", sort=True)["over"].min()
+    name = letter or AXES[axis]
+    return [
+        Check(f"least over {name} of {quantity.label}, over its bound", tuple(least), AtLeast(reach)),
+        Check(
+            f"exponent in {name} of {quantity.label}, over its bound",
+            exponents(rows, axis, "scaled", of=of),
+            AtLeast(-MARGIN),
+        ),
+    ]
 
 
-def at_most(
-    table: pd.DataFrame, axis: str, quantity: Quantity, power: float, *, axis_to_zero: bool = False
-) -> Check:
-    """quantity ≤ O(axis^power) as the axis grows, or as it falls to zero.
-
-    Towards infinity it must fall at least as fast (exponent ≤ power); towards zero, too (exponent ≥ power).
-    What is never positive holds anyway. Where it changes sign there is no exponent: then quantity/axis^power, which must
-    stay bounded, may not grow by more than a tenth of its size with each factor e of the axis.
-    """
-    rows = quantity.greatest(table, axis)
-    if bool((rows.groupby(axis)["value"].mean() <= 0).all()):
-        greatest = rows.groupby("seed", sort=True)["value"].max()
-        return Check(f"greatest over {AXES[axis]} of {quantity.label}", tuple(greatest), AtMost(0.0))
-    if bool((rows["value"] <= 0).any()):
-        sign = -1.0 if axis_to_zero else 1.0
-        growths = tuple(sign * growth for growth in _growths(rows, axis, power))
-        return Check(
-            f"growth with log {AXES[axis]} of {quantity.label} over its bound", growths, AtMost(MARGIN)
-        )
-    bound = AtLeast(power - MARGIN) if axis_to_zero else AtMost(power + MARGIN)
-    return Check(f"exponent in {AXES[axis]} of {quantity.label}", exponents(rows, axis, "value"), bound)
+def of_order(rows: pd.DataFrame, axis: str, column: str, power: float, what: str) -> Check:
+    """column = Θ(axis^power)."""
+    bound = Between(power - MARGIN, power + MARGIN)
+    return Check(f"exponent in {AXES[axis]} of {what}", exponents(rows, axis, column), bound)
 
 
-def _growths(rows: pd.DataFrame, axis: str, power: float) -> list[float]:
-    """The slope of value/axis^power against log(axis), over its greatest size, one per seed."""
-    growths = []
-    for _, own in rows.groupby("seed", sort=True):
-        x = own[axis].to_numpy(dtype=float)
-        scaled = own["value"].to_numpy(dtype=float) / x**power
-        growths.append(float(np.polyfit(np.log(x), scaled, 1)[0] / np.abs(scaled).max()))
-    return growths
+def _scaled(
+    table: pd.DataFrame, axis: str, quantity: Quantity, power: float, of: Scale, floor: float
+) -> pd.DataFrame:
+    """The quantity along the axis, what it is `over` its bound, and that `scaled`, where less than the floor counts as it."""
+    rows = quantity.along(table, axis)
+    over = rows["value"] / of(rows[axis].to_numpy(dtype=float)) ** power
+    if rows.groupby("seed").size().min() < SIZES:
+        raise ValueError(f"{quantity.label}: an exponent needs {SIZES} sizes or more")
+    return rows.assign(over=over, scaled=over.clip(lower=floor))

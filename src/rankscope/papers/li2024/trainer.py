@@ -1,5 +1,6 @@
 """The one-layer transformer, trained by plain gradient descent: a group of cells is one ensemble."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
@@ -13,14 +14,19 @@ from rankscope.ensembles import patterns
 from rankscope.ensembles.patterns import TRAINED, OneLayer
 from rankscope.lab import Cell, Job, Outcome, Trainer
 from rankscope.lab.experiment import ModelT
+from rankscope.lab.tidy import MEASUREMENT, by_member
 from rankscope.linalg.weights import Weights
 from rankscope.measure.updates import alignment
-from rankscope.papers.li2024.measurement import Examiner, course_records
+from rankscope.papers.li2024.convergence import ConvergenceExaminer
+from rankscope.papers.li2024.measurement import Examiner, converged_step, course_records
 from rankscope.tasks.patterns import CHUNK, PatternBatch, Patterns, batches, batches_of_set
 from rankscope.training.sgd import Sgd, Trajectory, sgd
 from rankscope.training.state import ResumeState
 
 FIGURE_2_STEPS = (1, 10, 20, 30)
+
+LAW_CONSTANT = 10
+"""About T·η(α − κ), to tell what a training until T costs."""
 
 
 class PatternTrainer(Trainer[Patterns, ModelT, Sgd, Trajectory]):
@@ -62,7 +68,7 @@ class PatternTrainer(Trainer[Patterns, ModelT, Sgd, Trajectory]):
         task, train = cell.task, cell.train
         return (
             task.dim, task.tokens, task.patterns, task.token_noise.kind, train.steps, train.batch, train.samples,
-            *self.model_key(cell.model),
+            train.until, *self.model_key(cell.model),
         )  # fmt: skip
 
     def train(self, cells: Sequence[Cell[Patterns, ModelT, Sgd]], job: Job) -> Trajectory:
@@ -79,7 +85,16 @@ class PatternTrainer(Trainer[Patterns, ModelT, Sgd, Trajectory]):
         start, gradients = self.start(cells, device), partial(self.gradients, cells)
         rates = torch.tensor([self.rate(cell) for cell in cells], device=device)
         state = None if job.state is None else ResumeState(job.state)
-        return sgd(start, data, gradients, rates, keep=self.kept_steps(), checkpoint=state, tick=job.tick)
+        return sgd(
+            start,
+            data,
+            gradients,
+            rates,
+            keep=self.kept_steps(),
+            until=train.until,
+            checkpoint=state,
+            tick=job.tick,
+        )
 
 
 OneLayerCell = Cell[Patterns, OneLayer, Sgd]
@@ -87,9 +102,8 @@ OneLayerCell = Cell[Patterns, OneLayer, Sgd]
 
 @dataclass(frozen=True)
 class OneLayerTrainer(PatternTrainer[OneLayer]):
-    """The paper's model, measured at the chosen steps and at the last; `arrays` keeps what the figures draw."""
+    """The paper's model, measured at the last step; `arrays` keeps what the figures draw."""
 
-    records_at: tuple[int, ...] = ()
     arrays: bool = False
 
     def start(self, cells: Sequence[OneLayerCell], device: str) -> Weights:
@@ -108,28 +122,55 @@ class OneLayerTrainer(PatternTrainer[OneLayer]):
         return model.rank, model.value_rank, model.hidden, model.output.value
 
     def kept_steps(self) -> Collection[int]:
-        """Those of the records and of figure 2."""
-        return {*self.records_at, *FIGURE_2_STEPS}
+        """Those of figure 2."""
+        return FIGURE_2_STEPS
 
     def examiner(self, cells: Sequence[OneLayerCell], start: Weights, device: str) -> Examiner:
         """Who measures the group."""
         return Examiner(cells, start, device)
 
     def measure(self, cells: Sequence[OneLayerCell], trained: Trajectory, job: Job) -> list[Outcome]:
-        """The rows of every step that is measured, and of the training as a whole."""
+        """The rows of the last step, and of the training as a whole."""
         examiner = self.examiner(cells, trained.at[0], job.device)
         last = max(trained.at)
-        measured = [
-            examiner.records(step, trained.at[step])
-            for step in sorted({*self.records_at, last})
-            if step <= last
-        ]
-        measured.append(course_records(trained))
+        records = examiner.records([last] * len(cells), trained.at[last])
         arrays = _arrays(trained, examiner) if self.arrays else [{} for _ in cells]
         return [
-            Outcome([record for rows in measured for record in rows[member]], arrays[member])
-            for member in range(len(cells))
+            Outcome([*rows, *course], kept)
+            for rows, course, kept in zip(records, course_records(trained), arrays, strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class ConvergenceTrainer(OneLayerTrainer):
+    """The paper's model, trained until its loss is gone and measured there, at T: what theorem 1 speaks of."""
+
+    def shape_key(self, cell: OneLayerCell) -> Hashable:
+        """Everything but the seed: whoever is there early waits for the others of its stack."""
+        return cell.task.digest(), cell.model.digest(), cell.train.digest()
+
+    def steps(self, cell: OneLayerCell) -> int:
+        """About T, by the corrected law."""
+        gap = cell.task.relevant_fraction - cell.task.confusion_fraction
+        return min(cell.train.steps, math.ceil(LAW_CONSTANT / (cell.train.learning_rate * gap)))
+
+    def kept_steps(self) -> Collection[int]:
+        """None."""
+        return ()
+
+    def measure(self, cells: Sequence[OneLayerCell], trained: Trajectory, job: Job) -> list[Outcome]:
+        """The rows at T; a training that never got there is measured at its end, and its `steps` are not a number."""
+        steps = converged_step(trained.losses, over=1)
+        examiner = ConvergenceExaminer(cells, trained.at[0], job.device)
+        last = len(trained.losses)
+        at = [int(step) for step in steps.nan_to_num(last).tolist()]
+        rates = steps.new_tensor([cell.train.learning_rate for cell in cells])
+        rows = examiner.records(at, trained.at[last])
+        course = by_member(
+            [{"step": step} for step in at],
+            [({MEASUREMENT: "convergence"}, {"steps": steps, "path": steps * rates})],
+        )
+        return [Outcome([*mine, *own]) for mine, own in zip(course, rows, strict=True)]
 
 
 def _arrays(trained: Trajectory, examiner: Examiner) -> list[dict[str, Tensor]]:

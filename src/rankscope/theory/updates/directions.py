@@ -1,13 +1,9 @@
-"""What gradient flow predicts for the attention update, and the theorem's own rates. Sees no model and no data."""
+"""What gradient flow predicts for the first attention update. Sees no model and no data."""
 
 import math
 from typing import NamedTuple
 
 from rankscope.core import InputError
-
-STEPS_AGAINST_RATE = -3 / 5
-STEPS_AGAINST_FRACTION = -1.0
-"""T = Θ(η^{−3/5} α_*^{−1}), theorem 1."""
 
 
 class DirectionGains(NamedTuple):
