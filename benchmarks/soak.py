@@ -115,7 +115,7 @@ class Kills:
         self.wanted, self.draw, self.place = wanted, random.Random(seed), place
         self.hit: Counter[str] = Counter()
         self.wrong: list[str] = []
-        self.drawing = self.finished = self.parts = 0
+        self.drawing = self.finished = self.parts = self.compared = 0
         self.context = multiprocessing.get_context("fork")
 
     @property
@@ -165,6 +165,11 @@ class Kills:
                     self.wrong.append(f"{paper}: another table")
                 shutil.rmtree(folder)
                 cells = 0
+        if cells == sum(one.size for one in experiments(paper)):
+            self.compared += 1
+            if not same(tables(folder, paper), expected):
+                self.wrong.append(f"{paper}: another table after many kills")
+            shutil.rmtree(folder)
 
     def of_export(self, share: int) -> None:
         """Kill exports of an adapter: its folder is there whole, or not at all."""
@@ -179,7 +184,7 @@ class Kills:
         expected = {path.name: path.read_bytes() for path in (self.place / "whole-adapter").iterdir()}
         stop = self.done + share
         while self.done < stop:
-            self.once("export", export, (out, pair), 2.0)
+            self.once("export", export, (out, pair), 12.0)
             if out.exists():
                 found = {path.name: path.read_bytes() for path in out.iterdir()}
                 if found.keys() != expected.keys():
@@ -308,6 +313,7 @@ def main() -> None:
                 seed=options.seed, minutes=round((time.monotonic() - start) / 60, 1), flips=sum(counts.values()) + len(wrong),
                 flips_told=dict(sorted(counts.items())), kills=kills.done, kills_hit=dict(sorted(kills.hit.items())),
                 kills_after_the_last_cell=kills.drawing, came_to_their_end=kills.finished,
+                tables_compared=kills.compared,
                 drafts_left_by_the_killed=kills.parts, wrong=wrong + kills.wrong,
             )  # fmt: skip
             Path(__file__).with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n")

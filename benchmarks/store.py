@@ -106,7 +106,7 @@ def questions(folder: Path, rows: int) -> dict[str, Callable[[], object]]:
 
 
 def ask(folder: Path, rows: int, name: str, answer: Any) -> None:
-    """Ask one question, and tell seconds, and the bytes held at most before and after."""
+    """Ask one question, and tell seconds, and by how much the most bytes held have grown."""
     question = questions(folder, rows)[name]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     start, spent = time.perf_counter(), time.process_time()
@@ -130,6 +130,7 @@ def main() -> None:
             folder = Path(place) / "run"
             shutil.copytree(options.run, folder, ignore=shutil.ignore_patterns("figures", "*-shm", "*-wal"))
             entry: dict[str, Any] = {"rows": rows, "bytes": fill(folder, rows)}
+            found.append(entry)
             for name in questions(folder, 1):
                 receive, send = context.Pipe(duplex=False)
                 process = context.Process(target=ask, args=(folder, rows, name, send))
@@ -138,8 +139,7 @@ def main() -> None:
                 process.join()
                 sys.stdout.write(f"{rows} rows, {name}: {entry[name]}\n")
                 sys.stdout.flush()
-            found.append(entry)
-            Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
+                Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rank that is needed, where it was planted; and shared directions of spaces that are known."""
+"""The rank that is needed, where it was planted; and directions that recur, where they were planted."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 
 from rankscope.core.streams import stream
 from rankscope.measure.needed_rank import needed_rank
-from rankscope.measure.subspaces import principal_cosines
+from rankscope.measure.recurrence import recurrence
 
 RANKS = (0, 1, 2, 4, 8)
 
@@ -38,21 +38,29 @@ def test_where_nothing_was_gained_no_rank_is_needed():
     assert math.isnan(needed_rank(worse, RANKS, 0.95).rank)
 
 
-def test_principal_cosines_count_what_is_shared():
-    basis = torch.linalg.qr(torch.randn(12, 12, generator=stream(0, "basis"), dtype=torch.float64))[0]
-    turn = torch.linalg.qr(torch.randn(4, 4, generator=stream(0, "turn"), dtype=torch.float64))[0]
-    tilted = math.cos(0.5) * basis[1:2] + math.sin(0.5) * basis[8:9]
-    one, other = turn @ basis[:4], torch.cat([basis[:1], tilted, basis[4:6]])
-    expected = torch.tensor([1.0, math.cos(0.5), 0.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(principal_cosines(one, other), expected)
-    assert float(principal_cosines(one, one).square().sum()) == pytest.approx(4.0)
+def matrix(*directions, seed=0, noise=0.0):
+    """A matrix with planted directions, each a size and a place in two fixed bases, and noise."""
+    bases = torch.linalg.qr(torch.randn(2, 48, 48, generator=stream(0, "bases"), dtype=torch.float64))[0]
+    planted = sum(size * torch.outer(bases[0][:, u], bases[1][:, v]) for size, u, v in directions)
+    return planted + noise * torch.randn(48, 48, generator=stream(seed, "noise"), dtype=torch.float64)
 
 
-def test_random_spaces_share_as_many_directions_as_chance_gives():
-    generator = stream(0, "spaces")
-    pairs = [
-        torch.linalg.qr(torch.randn(2, 64, 16, generator=generator, dtype=torch.float64))[0].mT
-        for _ in range(40)
-    ]
-    shared = [float(principal_cosines(*pair).square().sum()) for pair in pairs]
-    assert sum(shared) / len(shared) == pytest.approx(16**2 / 64, abs=0.2)
+def recurring(one, other):
+    left, values, right = torch.linalg.svd(one)
+    return recurrence(left[:, :6], values[:6, None] * right[:6], other).tolist()
+
+
+def test_directions_that_both_matrices_have_recur_and_noise_does_not():
+    signal = [(4.0, 0, 0), (3.0, 1, 1), (2.0, 2, 2)]
+    one, other = (matrix(*signal, seed=seed, noise=0.02) for seed in (1, 2))
+    found = recurring(one, other)
+    assert found[:3] == pytest.approx([1.0] * 3, abs=0.05)
+    assert max(found[3:]) < 0.3
+
+
+def test_reading_the_same_is_not_enough_nor_is_the_opposite():
+    one = matrix((4.0, 0, 0), (3.0, 1, 1), (2.0, 2, 2))
+    assert recurring(one, matrix((4.0, 0, 0), (3.0, 9, 1), (-2.0, 2, 2)))[:3] == pytest.approx(
+        [1, 0, 0], abs=1e-9
+    )
+    assert recurring(one, matrix((2.0, 0, 0), (30.0, 1, 1)))[:3] == pytest.approx([0.5, 1, 0], abs=1e-9)

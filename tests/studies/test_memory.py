@@ -10,6 +10,7 @@ from rankscope.studies.memory.claims import CLAIMS
 from rankscope.studies.memory.experiments import FRESH, MEMORY_SIZES, experiments
 from rankscope.studies.memory.figures import figures
 from rankscope.studies.memory.measures import with_memory
+from rankscope.theory.memory import memory_border
 
 QUICK = experiments(Scale.QUICK)[0]
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -23,7 +24,7 @@ def table(**changes):
         fresh = place["distinct"] == FRESH
         batches = MEMORY_SIZES[Scale.QUICK].steps if fresh else int(place["distinct"])
         full = cell.model.rank == cell.model.dim
-        few = batches <= 4
+        few = batches <= memory_border(cell.model.parameters, answers=64 * 5, options=4)
         rows.append(
             place
             | {
@@ -78,6 +79,6 @@ def test_a_shape_is_one_stack_at_every_number_of_batches_and_a_smoke_run_records
     (smoke,) = STUDY.experiments(Scale.SMOKE)
     cells = smoke.cells()
     assert len({smoke.trainer.shape_key(cell) for cell in cells}) == 2
-    group = [cell for cell in cells if cell.model.layers == 1][:3]
+    group = [cell for cell in cells if cell.model.layers == 1 and cell.seed == 0][:3]
     found = [outcome.records[0] for outcome in smoke.trainer.run(group, Job())]
     assert [("recalled" in record) for record in found] == [True, True, False]

@@ -119,6 +119,8 @@ class Database:
                 yield database
         except sqlite3.DatabaseError as error:
             raise self._named(error) from None
+        except UnicodeDecodeError:  # SQLite quotes what it found, and that is no text any more
+            raise self._damaged("its tables have names that are no text") from None
 
     def _look_over(self) -> None:
         """Refuse a damaged file, by a connection that cannot write, not even what a killed process left behind."""

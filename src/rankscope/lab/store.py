@@ -90,12 +90,12 @@ class Store:
         waiting, code = iter(cells), _code(experiment)
         while some := {cell.key(): cell for cell in islice(waiting, AT_ONCE)}:
             found = database.execute(
-                f"SELECT {', '.join(f'cells.{name}' for name in COLUMNS)}, checksum FROM json_each(?) AS wanted "
+                f"SELECT wanted.value, {', '.join(f'cells.{name}' for name in COLUMNS)}, checksum FROM json_each(?) AS wanted "
                 "CROSS JOIN cells ON cells.key = wanted.value AND cells.code = ?",
                 (json.dumps(list(some)), code),
             )
-            for *values, kept in found.fetchall():
-                yield some[values[0]], self.checked(values, kept)
+            for key, *values, kept in found.fetchall():
+                yield some[key], self.checked(values, kept)
 
     def every_row(self) -> Iterator[Row]:
         """Whatever the file has, of any code."""
@@ -113,7 +113,7 @@ class Store:
 
     def finished(self, *experiments: Experiment) -> set[str]:
         """Keys of the experiments' cells that today's code has finished, and that are whole."""
-        return {cell.key() for one in experiments for cell, row in self.rows(one) if row.damage is None}
+        return {row.values["key"] for one in experiments for _, row in self.rows(one) if row.damage is None}
 
     def damaged(self, *experiments: Experiment) -> list[str]:
         """A sentence on each cell of the experiments that today's code has finished, and that is not whole any more."""
@@ -247,7 +247,7 @@ class Store:
     def _whole(self, database: Connection, experiment: Experiment, cells: Sequence[Cell]) -> set[str]:
         """Keys of those of the cells that are finished."""
         found = self._rows(database, experiment, cells)
-        return {cell.key() for cell, row in found if row.damage is None}
+        return {row.values["key"] for _, row in found if row.damage is None}
 
     def _keep_arrays(self, code: str, cell: Cell, outcome: Outcome) -> str:
         """Write a cell's arrays, and return their digest; nothing of a cell that has none."""
@@ -300,6 +300,6 @@ def _note(database: Connection, name: str) -> Any:
 def _frame(records: Iterator[dict[str, Any]], columns: Sequence[str] = ()) -> pd.DataFrame:
     """A table of records that are not all held at once as what they were read as."""
     parts = []
-    while some := list(islice(records, 100 * AT_ONCE)):
+    while some := list(islice(records, 10 * AT_ONCE)):
         parts.append(pd.DataFrame(some))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))

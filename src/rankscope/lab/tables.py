@@ -40,7 +40,8 @@ def export_tables(
             if len(found):
                 exported |= set(found["cell"])
                 name = table_name(experiment.name)
-                table = _in_order(experiment, _added(kept(name, "cell"), found, "cell"))
+                here = kept(name, "cell")
+                table = found if here is None else _in_order(experiment, _added(here, found, "cell"))
                 written[name] = _write(folder, name, table, csv)
         cells = store.provenance(*experiments)
         cells = _added(kept(CELLS, "key"), cells[cells["key"].isin(exported)], "key")

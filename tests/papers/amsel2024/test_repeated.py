@@ -18,6 +18,7 @@ from rankscope.papers.amsel2024.claims.memory import CLAIMS
 from rankscope.papers.amsel2024.experiments import AUTHORS_POSITIONS, experiments
 from rankscope.papers.amsel2024.figures import figures
 from rankscope.papers.amsel2024.measurement import records
+from rankscope.papers.amsel2024.published import published, replications
 from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, Start
 from rankscope.papers.amsel2024.trainer import EncoderTrainer
 from rankscope.papers.amsel2024.training import start_of, train_group
@@ -140,22 +141,72 @@ def test_memory_is_claimed_where_new_points_are_worse_and_not_where_they_are_ali
     assert judge(claim, shallow).verdict is Verdict.HOLDS, "one layer is not asked"
 
 
-def test_the_figure_has_both_errors_and_the_fresh_training_beside_them():
-    fresh = table(fresh=0.5)
-    found = figures(Results({"amsel2024/repeated": table()}, lambda key: {}))[0]
-    assert found.id == "amsel2024-memory"
-    assert [len(panel.series) for panel in found.panels] == [2, 2]
-    both = figures(
-        Results(
-            {
-                "amsel2024/repeated": table(),
-                "amsel2024/figure1": fresh.assign(trained=True, angle=180.0, norm=1.0, sharpness=1.0),
-            },
-            lambda key: {},
+def drawn_figure(tables):
+    return next(
+        figure
+        for figure in figures(
+            Results({f"amsel2024/{name}": one for name, one in tables.items()}, lambda key: {})
         )
+        if figure.id == "amsel2024-1"
     )
-    memory = next(figure for figure in both if figure.id == "amsel2024-memory")
-    assert [one.y[0] for one in memory.panels[1].series] == pytest.approx([0.1015, 1.0, 0.5])
+
+
+def test_figure_1_has_both_errors_and_the_fresh_training_beside_them():
+    fresh = table(fresh=0.5).assign(trained=True)
+    repeated = table().assign(angle=180.0, norm=1.0, sharpness=1.0)
+    both = drawn_figure({"repeated": repeated, "figure1": fresh})
+    assert both.experiments == ("amsel2024/figure1", "amsel2024/repeated")
+    assert [panel.title for panel in both.panels] == ["1 layer, budget 1", "3 layers, budget 1"]
+    assert [one.y[0] for one in both.panels[1].series] == pytest.approx([0.1, 1.0, 0.5]), (
+        "of losses the least"
+    )
+    alone = drawn_figure({"figure1": fresh})
+    names = [one.name for one in alone.panels[0].series]
+    assert [name.endswith("(not run)") for name in names] == [True, True, False], "a curve keeps its colour"
+    untrained = drawn_figure({"figure1": fresh.assign(trained=fresh["rank"] > 1)})
+    assert untrained.panels[0].series[-1].name == "did not train"
+
+
+def test_at_the_talks_sizes_figure_1_counts_the_published_values_that_come_out():
+    theirs = published()
+    theirs = theirs[(theirs["figure"] == "1") & (theirs["layers"] == 1) & (theirs["budget"] == 8)]
+    made = theirs.assign(dim=64, seed=0, trained=True, best_epoch=theirs["error"] * 1.1, error=0.9)
+    made.loc[made["rank"] == 2, "best_epoch"] *= 2
+    results = Results(
+        {"amsel2024/repeated": made.assign(angle=176.0, norm=1530 * 8.0, sharpness=1.0)}, lambda key: {}
+    )
+    panels = {panel.title: panel for panel in figures(results)[0].panels}
+    assert len(panels) == 9
+    assert "1 layer, budget 8: 6 of 7 published values come out" in panels
+    assert [one.paper for one in panels["5 layers, budget 64"].series] == [False, False, False, True]
+    figure_1, identity = replications(results)
+    assert (len(figure_1.points), len(figure_1.compared), len(figure_1.agreeing)) == (63, 7, 6)
+    assert [point.where for point in figure_1.off] == ["1 layer, budget 8, rank 2"]
+    assert (len(identity.compared), identity.off) == (2, [])
+    small = Results({"amsel2024/repeated": made.assign(dim=8)}, lambda key: {})
+    assert replications(small) == []
+
+
+def test_every_published_figure_is_compared_in_the_column_that_was_published():
+    talk = published()
+    kinds = {"none": "none", "additive": "authors' additive", "concatenated": "authors' concatenated"}
+    tables = {
+        "amsel2024/repeated-positions": talk[talk["figure"] == "positions"].assign(
+            positions=lambda rows: rows["positions"].map(kinds)
+        ),
+        "amsel2024/repeated-tokens": talk[talk["figure"] == "tokens"],
+    }
+    tables = {
+        name: rows.assign(dim=64, best_epoch=rows["error"], error=9.0, trained=True, seed=0)
+        for name, rows in tables.items()
+    }
+    found = {one.experiment: one for one in replications(Results(tables, lambda key: {}))}
+    assert {name: len(one.agreeing) for name, one in found.items()} == {
+        "amsel2024/repeated-positions": 21,
+        "amsel2024/repeated-tokens": 20,
+    }
+    ids = [figure.id for figure in figures(Results(tables, lambda key: {}))]
+    assert ids == ["amsel2024-repeated-positions", "amsel2024-repeated-tokens", "amsel2024-survey"]
 
 
 def test_members_with_other_numbers_of_distinct_batches_share_a_stack_and_equal_their_solo_runs():

@@ -39,7 +39,7 @@ def rows(kinds, classes, permuted):
     for part in "QKVO":
         shared = 4.0 + (0 if permuted else kinds if part in "QK" else classes)
         yield {"measurement": "shared", "part": part, "shared": shared}
-        yield {"measurement": "angle", "part": part, "place": 1, "cosine": 0.9}
+        yield {"measurement": "direction", "part": part, "place": 1, "share": 0.9}
 
 
 def world(optimizers, settings, **same):

@@ -11,7 +11,7 @@ from rankscope.lab.runner import schedule
 from rankscope.lab.tidy import rows_of
 from rankscope.studies.real import assets, digits, experiments, figures
 from rankscope.studies.real.digits import Digits, SmallVit
-from rankscope.studies.real.measurement import as_matrix, layer_matrices, score, updates
+from rankscope.studies.real.measurement import Tuned, as_matrix, layer_matrices, score, updates
 from rankscope.studies.real.training import FineTune, Optimizer, fine_tune
 
 pytestmark = pytest.mark.skipif(
@@ -107,7 +107,9 @@ def test_fine_tuning_learns_what_the_start_does_not_know(optimizer, rate):
     fine_tune(classifier, data, FineTune(optimizer=optimizer, learning_rate=rate, steps=80, batch=32))
     _, learned = score(classifier, test)
     assert learned > known + 0.15
-    assert set(updates(classifier, start)) == {name for name, value in start.items() if value.dim() > 1}
+    assert set(updates(Tuned(classifier, start, test, test))) == {
+        name for name, value in start.items() if value.dim() > 1
+    }
 
 
 def test_every_weight_is_a_matrix():

@@ -21,7 +21,6 @@ from rankscope.studies.real.measurement import (
     PARTS,
     RANKS,
     Tuned,
-    Update,
     evaluations,
     examine,
     score,
@@ -29,7 +28,7 @@ from rankscope.studies.real.measurement import (
     updates,
     with_update_rank,
 )
-from rankscope.studies.real.sentences import Sentence, padded
+from rankscope.studies.real.sentences import MiniLm, Reviews, Sentence, padded
 from rankscope.studies.real.training import (
     Batch,
     Classifier,
@@ -71,7 +70,7 @@ def tiny():
 def test_truncation_goes_from_the_start_to_the_end(tiny):
     classifier, start, batch = tiny
     half = Tuned(classifier, start, [batch], [batch])
-    found = updates(classifier, start)
+    found = updates(half)
     end = dict(classifier.encoder.named_parameters())
     none, one, whole = (
         dict(with_update_rank(half, found, rank).encoder.named_parameters()) for rank in (0, 1, 2)
@@ -118,40 +117,34 @@ def test_permuted_labels_are_measured_on_what_was_seen_alone(tiny):
         "truncation",
         "needed rank",
         "shared",
-        "angle",
+        "direction",
     }
     assert {row["on"] for row in records if "on" in row} == {"seen"}
 
 
-def test_directions_that_two_halves_read_are_counted_by_part(tiny):
+def test_directions_that_recur_in_the_other_half_are_counted_by_part(tiny):
     classifier, start, batch = tiny
     other = copy.deepcopy(classifier)
     name = "encoder.layer.1.attention.self.value.weight"
     generator = stream(0, "other half")
-    width = start[name].shape[1]
     with torch.no_grad():
         planted = classifier.encoder.get_parameter(name) - start[name]
         reads = torch.linalg.svd(planted)[2][:2]
-        apart = torch.randn(2, width, generator=generator)
-        apart -= apart @ reads.T @ reads
-        other.encoder.get_parameter(name).copy_(
-            start[name] + torch.randn(width, 2, generator=generator) @ apart
-        )
+        writes = torch.randn(planted.shape[0], 2, generator=generator)
+        writes -= planted @ torch.linalg.pinv(planted) @ writes
+        other.encoder.get_parameter(name).copy_(start[name] + writes @ reads)
     halves = [Tuned(model, start, [batch], [batch]) for model in (classifier, other)]
-    found = [updates(half.classifier, half.start) for half in halves]
-    exact = [
-        {
-            name: Update(one.rows, replace(one.factors, right=one.factors.right[:2]))
-            for name, one in each.items()
-        }
-        for each in found
-    ]
     shared = {
         row["part"]: row["shared"]
-        for row in shared_directions(classifier, *exact)
+        for row in shared_directions(halves, [updates(half) for half in halves])
         if row["measurement"] == "shared"
     }
-    assert shared == pytest.approx({"Q": 2.0, "K": 2.0, "V": 1.0, "O": 2.0}, abs=1e-3), "one of two layers"
+    rounding = shared["Q"] - 2
+    assert 0 <= rounding < 14, "directions beyond the planted ones are rounding, the same in both"
+    both = examine([halves[0]] * 2, permuted=True)
+    assert one_value(both, "shared", "shared", part="V") > shared["V"] + 0.9, (
+        "one of two layers writes elsewhere"
+    )
 
 
 def test_scores_are_means_over_all_sentences(tiny):
@@ -227,8 +220,10 @@ def test_the_real_sentences_are_split_by_seed_and_labelled_by_rating():
 @pytest.mark.real
 @needs_real
 def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
-    _, experiment = experiments(Scale.SMOKE)
-    cell = experiment.cells()[-1]
+    _, experiment = experiments(Scale.PAPER)
+    small = Reviews(longest=8, test=16, half=16), MiniLm(layers=1), FineTune(steps=2, batch=8)
+    parts = dict(zip(("task", "model", "train"), small, strict=True))
+    cell = replace(experiment, **parts).cells()[-1]
     assert cell.task.permuted, "what takes the shortest"
     done = []
     (first,) = experiment.trainer.run([cell], Job(tick=lambda: done.append(1)))
@@ -239,6 +234,8 @@ def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
     assert repr(again.records) == repr(first.records)
 
 
+@pytest.mark.real
+@needs_real
 def test_the_sentences_are_left_to_scale_paper():
     _, experiment = experiments(Scale.QUICK)
     assert experiment.not_run == (

@@ -3,7 +3,7 @@
 1. Does the rank that an update needs follow the task? The theory's answer is an exponent of 1 in the classes, the answer of a
    rank that has nothing to do with them is 0: half-way between decides. And permuted labels, with the same classes, images and
    steps, must need more.
-2. Do two halves of the data agree on as many directions as the theory counts: kinds for W_Q and W_K, classes for W_V and W_O?
+2. Do as many directions recur in two halves of the data as the theory counts: kinds for W_Q and W_K, classes for W_V and W_O?
    Directions count as shared beyond those that permuted labels share. From 2 to 8 the theory adds 6, chance none: 3 decides.
 3. Does pruning the smallest neurons first cost less than pruning at random, and than the largest first? Where the order
    means nothing the areas between the curves are 0.

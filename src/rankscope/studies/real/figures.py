@@ -95,15 +95,15 @@ def _shared(name: str, table: pd.DataFrame) -> Figure:
     axes = [axis for axis in ("kinds", "classes") if axis in table]
     panels = []
     for optimizer, rows in table.groupby("optimizer", sort=False):
-        angles = rows_of(all_kinds(rows), "angle")
-        angles = angles[angles["classes"] == angles["classes"].max()]
+        directions = rows_of(all_kinds(rows), "direction")
+        directions = directions[directions["classes"] == directions["classes"].max()]
         by_place = [
-            _curve(f"{pair}, {labels} labels", some[some["part"].isin(list(pair))], "place", "cosine")
+            _curve(f"{pair}, {labels} labels", some[some["part"].isin(list(pair))], "place", "share")
             for pair in ("QK", "VO")
-            for labels, some in angles.groupby("labels", sort=False)
+            for labels, some in directions.groupby("labels", sort=False)
         ]
         panels.append(
-            Panel(f"{optimizer}: angles between the halves, most classes", "place", "cosine", by_place)
+            Panel(f"{optimizer}: most classes", "place of the direction", "share that recurs", by_place)
         )
         cases = rows_of(rows, "shared")[axes].drop_duplicates().sort_values(axes)
         at = [{axis: int(case[axis]) for axis in axes} for _, case in cases.iterrows()]
@@ -120,7 +120,7 @@ def _shared(name: str, table: pd.DataFrame) -> Figure:
         "shared",
         "directions that two halves of the data share",
         "ΔW_Q and ΔW_K count kinds, ΔW_V and ΔW_O classes (with k patterns in c classes, this lab's synthetic finding).",
-        "Of the 16 first directions that each update reads, means over the layers; squared cosines add up to what is shared.",
+        "How far the first 16 directions σuvᵀ of ΔW recur in the other half's, uᵀΔWv/σ: means over layers, and the sum.",
         panels,
     )
 

@@ -15,7 +15,7 @@ from rankscope.linalg.decompose import TopFactors, top_factors
 from rankscope.linalg.weights import Weights
 from rankscope.measure.needed_rank import needed_rank
 from rankscope.measure.neurons import Order
-from rankscope.measure.subspaces import principal_cosines
+from rankscope.measure.recurrence import recurrence
 from rankscope.scope.neurons import silence
 from rankscope.studies.real.training import Batch, Classifier
 
@@ -32,7 +32,7 @@ DRAWS = {Order.SMALLEST: 1, Order.LARGEST: 1, Order.RANDOM: 3}
 """How often neurons are silenced in each order."""
 
 SUBSPACE = 16
-"""Directions of every update that are compared between the halves: twice the most kinds or classes."""
+"""First directions of every update that are looked for in the other half: twice the most kinds or classes."""
 
 PARTS = ("Q", "K", "V", "O")
 """The matrices of attention by short names."""
@@ -48,6 +48,10 @@ class Tuned(NamedTuple):
     seen: Sequence[Batch]
     test: Sequence[Batch]
 
+    def update(self, name: str) -> Float[Tensor, "row column"]:
+        """ΔW of one matrix."""
+        return as_matrix(self.classifier.encoder.get_parameter(name).detach() - self.start[name])
+
 
 def evaluations(permuted: bool) -> int:
     """How many models are evaluated for a half."""
@@ -62,11 +66,11 @@ def examine(
     Permuted labels say nothing of what is held out: there only what was seen is measured.
     """
     records: list[Record] = []
-    found = [updates(half.classifier, half.start) for half in halves]
+    found = [updates(half) for half in halves]
     for place, (half, update) in enumerate(zip(halves, found, strict=True)):
         rows = [*truncation(half, update, permuted, tick), *(() if permuted else pruning(half, tick))]
         records += [{**row, "half": place} for row in rows]
-    return [*records, *shared_directions(halves[0].classifier, *found)]
+    return [*records, *shared_directions(halves, found)]
 
 
 def truncation(
@@ -112,15 +116,16 @@ def pruning(half: Tuned, tick: Callable[[], None]) -> Iterator[Record]:
             }
 
 
-def shared_directions(
-    classifier: Classifier, one: "dict[str, Update]", other: "dict[str, Update]"
-) -> Iterator[Record]:
-    """How many of the directions that ΔW reads are the same in both halves, and each angle; means over the layers."""
-    for part, names in layer_matrices(classifier).items():
-        cosines = torch.stack([principal_cosines(one[name].reads(), other[name].reads()) for name in names])
-        yield {MEASUREMENT: "shared", "part": part, "shared": float(cosines.square().sum(1).mean())}
-        for place, cosine in enumerate(cosines.mean(0).tolist()):
-            yield {MEASUREMENT: "angle", "part": part, "place": place + 1, "cosine": cosine}
+def shared_directions(halves: Sequence[Tuned], found: "Sequence[dict[str, Update]]") -> Iterator[Record]:
+    """How many directions of an update recur in the other half's, and how far each: means over layers and both ways."""
+    for part, names in layer_matrices(halves[0].classifier).items():
+        shares = [
+            found[place][name].recurring(halves[1 - place].update(name)) for place in (0, 1) for name in names
+        ]
+        recurring = torch.stack(shares)
+        yield {MEASUREMENT: "shared", "part": part, "shared": float(recurring.sum(1).mean())}
+        for place, share in enumerate(recurring.mean(0).tolist()):
+            yield {MEASUREMENT: "direction", "part": part, "place": place + 1, "share": share}
 
 
 def score(classifier: Classifier, batches: Sequence[Batch]) -> tuple[Float[Tensor, " sample"], float]:
@@ -148,9 +153,10 @@ class Update(NamedTuple):
         """How many directions the update could have."""
         return min(len(self.rows), self.factors.right.shape[1])
 
-    def reads(self) -> Float[Tensor, "direction dim"]:
-        """The first directions of the input that the update reads."""
-        return functional.normalize(self.factors.right[:SUBSPACE], dim=1)
+    def recurring(self, other: Float[Tensor, "row column"]) -> Float[Tensor, " direction"]:
+        """How far the first directions recur in another update of the same matrix."""
+        left, right = self.factors.left[:, :SUBSPACE], self.factors.right[:SUBSPACE]
+        return recurrence(left, right, other[self.rows])
 
 
 def as_matrix(weight: Float[Tensor, "*shape"]) -> Float[Tensor, "row column"]:
@@ -158,12 +164,12 @@ def as_matrix(weight: Float[Tensor, "*shape"]) -> Float[Tensor, "row column"]:
     return (weight.squeeze(0) if weight.dim() > 2 else weight).flatten(1)
 
 
-def updates(classifier: Classifier, start: Weights) -> dict[str, Update]:
+def updates(half: Tuned) -> dict[str, Update]:
     """ΔW of every matrix of the encoder, embeddings included."""
     found = {}
-    for name, end in classifier.encoder.named_parameters():
+    for name, end in half.classifier.encoder.named_parameters():
         if end.dim() > 1:
-            update = as_matrix(end.detach() - start[name])
+            update = half.update(name)
             rows = update.any(1).nonzero()[:, 0]
             if len(rows):
                 most = min(len(rows), update.shape[1], max(RANKS))
