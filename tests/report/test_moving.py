@@ -73,6 +73,7 @@ def test_the_first_screen_has_three_answers_and_how_sure_they_are(opened):
     against = opened.find_element(By.ID, "against")
     text = opened.execute_script("return arguments[0].nextElementSibling.textContent", against)
     assert "Memory. It is 1.1." in " ".join(text.split())
+    assert "1 hold, 1 fail and 0 are undecided" in opened.find_element(By.ID, "main").text, "each claim once"
 
 
 def test_cards_stand_side_by_side_where_there_is_room(opened):

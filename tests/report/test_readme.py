@@ -1,13 +1,15 @@
 """The README's first screen says what results/ says, and its picture shows it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
 from rankscope.catalogue import PAPERS
 from rankscope.lab.finding import Question
-from rankscope.report.answers import answers, contradictions, hero
+from rankscope.report.answers import answers, contradictions, hero, statements
 from rankscope.report.readme import BEGIN, END, MADE_FROM, PICTURE, digest, first_screen, sections
+from tests.report.made import sections as made_sections
 
 ROOT = Path(__file__).parents[2]
 REMEDY = "run python docs/first_screen.py"
@@ -35,3 +37,11 @@ def test_findings_name_claims_figures_and_pages_that_exist():
 def test_without_tables_nothing_is_answered(tmp_path):
     assert answers(sections(tmp_path)) == []
     assert hero([]) is None
+
+
+def test_the_smallest_scale_decides_nothing():
+    small, large = made_sections()
+    tried = replace(small, scale="smoke")
+    assert {one.judgement.claim.name for one in statements([small, large])} == {"clear", "against"}
+    assert {one.judgement.claim.name for one in statements([tried, large])} == {"clear"}
+    assert [one.carriers for one in contradictions([tried, large])] == [[]]

@@ -385,7 +385,7 @@ def _show(made: "Sequence[Section]", as_json: bool) -> None:
     judgements = [judgement for section in made for judgement in section.judgements]
     if as_json:
         found = [
-            {"scale": section.scale, **one}
+            {"scale": section.scale, **one, "replication": _replications(section, one["figure"])}
             for section in made
             for one in (*map(_judgement, section.judgements), *map(_unfinished, section.unfinished))
         ]
@@ -453,6 +453,21 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "interval": [number(end) for end in check.interval],
         "checks": [_check(check) for check in judgement.checks],
     }
+
+
+def _replications(section: "Section", figure: str) -> list[dict[str, Any]]:
+    """How many of the published numbers of a claim's figure come out, for each quantity that was compared with them."""
+    return [
+        {
+            "quantity": one.quantity,
+            "experiment": one.experiment,
+            "agree": len(one.agreeing),
+            "compared": len(one.compared),
+            "published": len(one.points),
+        }
+        for one in section.replications
+        if one.figure == figure
+    ]
 
 
 def _unfinished(one: "Unfinished") -> dict[str, Any]:

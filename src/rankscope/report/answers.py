@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rankscope.figures.figure import Figure
-from rankscope.lab.check import Verdict
 from rankscope.lab.claim import Claim, Judgement, Origin
 from rankscope.lab.finding import Finding, Question
 from rankscope.lab.scale import Scale
@@ -16,7 +15,7 @@ SIZES = {Scale.PAPER.value: "at the paper's sizes", Scale.QUICK.value: "at small
 
 @dataclass(frozen=True)
 class Carrier:
-    """A claim that carries a finding: its verdict in the largest section that has one."""
+    """A claim's verdict in the largest section that has one."""
 
     section: Section
     judgement: Judgement
@@ -77,14 +76,19 @@ def contradictions(sections: Sequence[Section]) -> list[Evidence]:
     return [one for one in _largest(sections) if one.finding.contradicts]
 
 
-def refuted(sections: Sequence[Section]) -> list[tuple[Section, Judgement]]:
-    """Statements of the papers that fail, each at the largest size at which it was judged."""
-    last = {one.claim.id: (section, one) for section in sections for one in section.judgements}
-    return [
-        (section, one)
-        for section, one in last.values()
-        if one.claim.origin is Origin.PAPER and one.verdict is Verdict.FAILS
-    ]
+def statements(sections: Sequence[Section]) -> list[Carrier]:
+    """The papers' own statements, each with its verdict at the largest size at which it was judged."""
+    return [one for one in _judged(sections).values() if one.judgement.claim.origin is Origin.PAPER]
+
+
+def _judged(sections: Sequence[Section]) -> dict[str, Carrier]:
+    """The last verdict on every claim: later sections have larger sizes. Scale smoke says nothing about a paper."""
+    return {
+        one.claim.id: Carrier(section, one)
+        for section in sections
+        if section.scale != Scale.SMOKE
+        for one in section.judgements
+    }
 
 
 def hero(found: Sequence[Answer]) -> Figure | None:
@@ -102,7 +106,7 @@ def hero(found: Sequence[Answer]) -> Figure | None:
 
 def _largest(sections: Sequence[Section]) -> list[Evidence]:
     """Each paper's findings, those of a later section, which has larger sizes, instead of an earlier one's."""
-    judged = {one.claim.id: Carrier(section, one) for section in sections for one in section.judgements}
+    judged = _judged(sections)
     by_name = {}
     for section in sections:
         for finding in section.findings:

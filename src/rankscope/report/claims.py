@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.lab.check import Verdict
+from rankscope.lab.check import Check, Verdict
 from rankscope.lab.claim import Judgement, Origin
 from rankscope.lab.section import Section, Unfinished
 
@@ -49,6 +49,16 @@ def groups(section: Section) -> list[Group]:
         for origin in Origin
     ]
     return [group for group in made if group.judgements or group.unfinished]
+
+
+def factor(check: Check) -> str:
+    """What the mean of a logarithm is as a factor, the unit of published numbers; empty for any other quantity.
+
+    >>> from rankscope.lab import AtLeast
+    >>> factor(Check("log₂ of rank 32 over full rank", (3.0, 3.0), AtLeast(1.0)))
+    ' (8 times)'
+    """
+    return f" ({2**check.mean:.3g} times)" if "log₂" in check.what and math.isfinite(check.mean) else ""
 
 
 def undecided(judgement: Judgement, scale: str) -> str:

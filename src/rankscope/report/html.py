@@ -21,12 +21,12 @@ from rankscope.figures.figure import Figure, Panel
 from rankscope.figures.interactive import SMALL, charts_html, panel_html
 from rankscope.figures.printed import save_static
 from rankscope.lab.check import Verdict
-from rankscope.lab.claim import Origin, wrong_by_chance
+from rankscope.lab.claim import wrong_by_chance
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
 from rankscope.lab.workers import FORKS, Signals, crew
-from rankscope.report.answers import answers, contradictions, hero, labels, refuted, size
-from rankscope.report.claims import groups, undecided
+from rankscope.report.answers import answers, contradictions, hero, labels, size, statements
+from rankscope.report.claims import factor, groups, undecided
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, name: str | None = None) -> Path:
@@ -36,6 +36,7 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str | None 
     found = answers(sections)
     top = hero(found)
     judged = [one for section in sections for one in section.judgements]
+    said = statements(sections)
     _draw(
         [*([top] if top else []), *(one for section in sections for one in section.figures)],
         folder / pictures,
@@ -45,9 +46,9 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str | None 
         "page.html.jinja",
         answers=found,
         contradictions=contradictions(sections),
-        refuted=refuted(sections),
+        refuted=[one for one in said if one.judgement.verdict is Verdict.FAILS],
         sections=[_section(section) for section in sections],
-        statements=Counter(one.verdict for one in judged if one.claim.origin is Origin.PAPER),
+        statements=Counter(one.judgement.verdict for one in said),
         decided=sum(one.verdict is not Verdict.UNDECIDED for one in judged),
         wrong=wrong_by_chance(judged),
         papers={section.paper.name: title(section.paper) for section in sections},
@@ -66,7 +67,7 @@ def write_page(path: Path, template: str, **values: object) -> Path:
         for name in ("vendor/plotly-cartesian.min.js", "page.js", "page.css")
     )
     environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True, trim_blocks=True)
-    environment.filters |= {"panel": _panel, "labels": labels}
+    environment.filters |= {"panel": _panel, "labels": labels, "factor": factor}
     page = environment.get_template(template).render(
         version=rankscope.__version__,
         style=Markup(style),

@@ -1,24 +1,33 @@
 "use strict";
 // Charts are drawn when they come near the window, in the colours of the page.
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const BLACK = "#000000";
+
+// Dark colours are mixed with white where the page is dark: black becomes all but white.
+function readable(colour) {
+  if (!dark.matches || !/^#[0-9a-f]{6}$/i.test(colour)) return colour;
+  const parts = [1, 3, 5].map(place => parseInt(colour.slice(place, place + 2), 16));
+  const light = (0.3 * parts[0] + 0.6 * parts[1] + 0.1 * parts[2]) / 255;
+  const white = Math.max(0, 0.85 - 2 * light);
+  return `rgb(${parts.map(part => Math.round(part + (255 - part) * white)).join(",")})`;
+}
 
 function themed(chart) {
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const ink = colour("--ink"), line = colour("--line");
+  const map = chart.data.some(trace => trace.type === "heatmap"); // what lies over one lies on its own, pale colours
   const data = chart.data.map(trace => {
     const own = { ...trace };
     if (own.type === "heatmap") // its labels stand in the data once, and beside every cell while it is drawn
       own.customdata = own.meta.rows.map(row => own.meta.columns.map(column => [row, column]));
     for (const part of ["line", "marker"])
-      if (own[part] && own[part].color === BLACK) own[part] = { ...own[part], color: ink };
+      if (!map && own[part] && own[part].color) own[part] = { ...own[part], color: readable(own[part].color) };
     return own;
   });
   const axis = given => given && { gridcolor: line, linecolor: line, ...given };
   const layout = {
     ...chart.layout, xaxis: axis(chart.layout.xaxis), yaxis: axis(chart.layout.yaxis),
+    legend: { ...chart.layout.legend, ...(map && { bgcolor: "#eeeeee", font: { color: "#111111" } }) },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { ...chart.layout.font, color: ink },
-    colorway: undefined,
   };
   return [data, layout, { responsive: true, displayModeBar: false }];
 }
