@@ -55,6 +55,9 @@ def test_the_page_of_a_run_opens_and_leads_from_a_claim_to_its_chart(browser, fi
         draw(browser, figure)
         named = [link.text for link in figure.find_elements("css selector", "a[href^='#claim-']")]
         assert len(set(named)) == len(named), "a verdict says of which claim it is"
+    browser.execute_script(
+        "arguments[0].scrollIntoView({block: 'center'})", links[0]
+    )  # not under the toolbar
     links[0].click()
     assert browser.current_url.endswith("#figure-li2024-1")
     figure = browser.find_element("id", "figure-li2024-1")
@@ -309,7 +312,7 @@ def test_claims_lists_every_claim(cli):
     assert code == 0
     listed = json.loads(out)
     assert len(listed) == sum(len(paper.claims) for paper in PAPERS.values())
-    assert {"id", "source", "statement", "paper_value", "experiment", "figure"} == set(listed[0])
+    assert {"id", "source", "statement", "origin", "paper_value", "experiment", "figure"} == set(listed[0])
 
 
 def test_the_command_line_starts_without_heavy_libraries():
@@ -417,7 +420,7 @@ def test_a_job_that_is_asked_to_end_keeps_the_states_of_its_trainings(tmp_path):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path, terminal):
-    def fake(todo, store, device, *, advance):
+    def fake(todo, store, device, *, advance, deadline):
         for _ in range(50):
             advance(2.0)
 
