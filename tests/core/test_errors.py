@@ -21,5 +21,8 @@ def test_the_library_does_not_speak_of_the_command_lines_options():
     option = re.compile(r"(?<![\w-])--[a-z]+")
     library = [path for path in PACKAGE.rglob("*.py") if "cli" not in path.relative_to(PACKAGE).parts]
     spoken = {path.name: option.findall(path.read_text(encoding="utf-8")) for path in library}
-    # git's own option
-    assert {name: found for name, found in spoken.items() if found} == {"provenance.py": ["--porcelain"]}
+    others = {
+        "provenance.py": ["--porcelain"],
+        "interactive.py": ["--columns"],
+    }  # git's option, and a style's name
+    assert {name: found for name, found in spoken.items() if found} == others

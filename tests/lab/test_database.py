@@ -29,7 +29,7 @@ def test_an_archive_can_be_read_and_not_written(archive):
         assert len(store.finished(toy())) == len(store.table(toy(6))) == 6
         assert store.arrays_of(toy(6))(toy(6).cells()[0].key())["values"].shape == (3,)
         with pytest.raises(
-            RankscopeError, match=r"Cannot write to .* is read-only\. .*write where --to says"
+            RankscopeError, match=r"Cannot write to .* is read-only\. .*write to another folder"
         ):
             Store(archive)
     assert {path.name for path in archive.iterdir()} == before

@@ -28,7 +28,7 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two runs: print the verdicts that changed."""
+    """Compare two runs: print the verdicts that changed; with --page, figures side by side."""
     from rankscope.report.diff import changes, write_diff
 
     first, second = _sections(before), _sections(after)

@@ -82,8 +82,7 @@ class Database:
                 found = self._known_layout(database)
         if not found:
             raise InputError(
-                f"{self.path.parent} holds no run. Name the folder of one, or run rankscope reproduce --out "
-                f"{self.path.parent}."
+                f"{self.path.parent} holds no run. Name the folder of one, or run rankscope reproduce there first."
             )
 
     @contextmanager
@@ -164,7 +163,7 @@ class Database:
     def _read_only(self) -> RankscopeError:
         return RankscopeError(
             f"Cannot write to {self.path}: it, or its folder, is read-only. {ELSEWHERE} rankscope report and export read "
-            "what is there, and write where --to says."
+            "what is there, and write to another folder."
         )
 
     def _named(self, error: sqlite3.Error) -> RankscopeError:

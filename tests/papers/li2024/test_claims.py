@@ -15,7 +15,7 @@ from rankscope.papers.li2024.families import LAW, law_setting
 from rankscope.papers.li2024.quantities import PAIRS
 from tests.papers.li2024.tidy import changed, trained, where
 
-SEEDS = range(6)
+SEEDS = range(8)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
 SIZES = (10, 20, 40, 80)
 STEPS = (50, 100, 200, 400)
