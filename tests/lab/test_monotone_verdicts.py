@@ -24,7 +24,8 @@ TRIES = 4
 
 MEASURED = {
     "figure1": ("error", "angle", "sharpness"), "repeated": ("error", "best_epoch"), "positions": ("error",),
-    "memory": ("answered", "recalled"), "tokens": ("error",), "dims": ("error",), "two-points": ("error",), "constructions": ("measured", "predicted"),
+    "memory": ("answered", "recalled"),
+    "tokens": ("error",), "dims": ("error",), "two-points": ("error",), "constructions": ("measured", "predicted"),
     "computed-energies": ("energy",), "computed-floors": ("floor",), "computed-growth": ("log10_heads",),
     "computed-scaling": ("log10_heads",), "computed-exponents": ("degree",), "computed-representer": ("norm",),
     "computed-counts": ("found",), "computed-orthogonality": ("largest_cosine", "norm_error"),
