@@ -1,12 +1,14 @@
 """What amsel2024's tables answer: whether thin heads replace a full one, and whether depth rescues low rank."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pandas as pd
 
 from rankscope.figures.figure import Panel, Series, curve
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
+from rankscope.papers.amsel2024.published import replications
 
 CLEARLY = 2.0
 """Factor between two errors from which the larger is clearly worse; that of the claims."""
@@ -16,7 +18,11 @@ EXPERIMENTS = "src/rankscope/papers/amsel2024/EXPERIMENTS.md"
 
 def findings(results: Results) -> list[Finding]:
     """The findings of the tables that are there and have every row they need."""
-    made = {"two-points": _thin_heads, "figure1": _depth, "repeated": _memory}
+    made: dict[str, Callable[[pd.DataFrame], Iterator[Finding]]] = {
+        "two-points": _thin_heads,
+        "figure1": _depth,
+        "repeated": partial(_memory, results),
+    }
     named = {f"amsel2024/{name}": make for name, make in made.items()}
     return [
         found
@@ -109,7 +115,7 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
         return
 
 
-def _memory(table: pd.DataFrame) -> Iterator[Finding]:
+def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
     """Where weights that fit repeated batches err the most beyond that on new points, of the places with the most seeds."""
     deep = table[(table["layers"] > 1) & (table["rank"] < table["dim"])]
     seeds = deep.groupby(["layers", "budget", "rank"])["seed"].transform("nunique")
@@ -127,12 +133,27 @@ def _memory(table: pd.DataFrame) -> Iterator[Finding]:
         answer="The published curves of figure 1 are memory.",
         sentence=f"The authors' program repeats the same 100 batches in every epoch and reports training loss. Done so, "
         f"{_layers(int(layers))} of rank {rank:g} end at {decimals(fitted)}; the same weights have {decimals(new)} on new "
-        "points, where answering nothing has 1.",
+        f"points, where answering nothing has 1.{_come_out(results)}",
         claims=("amsel2024.memory",),
         figure="amsel2024-1",
         link=EXPERIMENTS,
         seeds=_seeds(deep, ["layers", "budget", "rank"]),
         contradicts=True,
+    )
+
+
+def _come_out(results: Results) -> str:
+    """How many published values of figure 1 come out by either way of training; nothing where our sizes are others."""
+    counts = {
+        one.experiment.partition("/")[2]: f"{len(one.agreeing)} of {len(one.compared)}"
+        for one in replications(results)
+        if one.figure == "amsel2024-1"
+    }
+    if not counts.keys() >= {"repeated", "figure1"}:
+        return ""
+    return (
+        f" {counts['repeated']} published values come out as training loss on repeated batches, {counts['figure1']} as error "
+        "after training on fresh ones."
     )
 
 
