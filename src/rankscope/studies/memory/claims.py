@@ -1,7 +1,8 @@
 """Who learns the rule, and who only remembers?
 
-The thresholds are conventions, chosen on one seed at `quick`: a gap of a quarter of all answers is memory, one of a tenth is
-not; the border is theory's, for two bits per parameter.
+The thresholds are conventions, chosen after a look at one seed at `quick` and one at `paper`: a gap of a quarter of all
+answers is memory, one of a tenth is not, and three quarters of the border are below it. The border is theory's, for two
+bits per parameter.
 """
 
 from collections.abc import Iterator
