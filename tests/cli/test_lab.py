@@ -18,7 +18,8 @@ from rich.console import Console
 
 import rankscope.lab.sections
 from rankscope.catalogue import PAPERS
-from rankscope.cli.lab import _remember, _run
+from rankscope.cli.progress import run_behind_bar
+from rankscope.cli.runs import remember
 from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge
 from rankscope.lab.runner import Group, Schedule
 from rankscope.lab.section import Section
@@ -204,7 +205,7 @@ def judged(monkeypatch, tmp_path):
         return replace(judgement, verdict=verdict)
 
     monkeypatch.setattr("rankscope.lab.sections.sections", sections)
-    monkeypatch.setattr("rankscope.cli.lab.schedule", lambda *_: Schedule((), 1, 1, 1))
+    monkeypatch.setattr("rankscope.cli.reproduce.schedule", lambda *_: Schedule((), 1, 1, 1))
     monkeypatch.setattr("rankscope.report.write_report", lambda out, made, name: pages.append(made) or out)
     return verdicts, asked, pages
 
@@ -297,7 +298,7 @@ def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(
     store, both = Store(tmp_path), [PAPERS["li2024"], PAPERS["amsel2024"]]
 
     def after(papers, scale, only=None):
-        _remember(store, Selection(papers, scale, None, only))
+        remember(store, Selection(papers, scale, None, only))
         kept = store.note("selection")
         return kept["papers"], kept["scale"]
 
@@ -424,9 +425,9 @@ def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path
         for _ in range(50):
             advance(2.0)
 
-    monkeypatch.setattr("rankscope.cli.lab.run", fake)
+    monkeypatch.setattr("rankscope.cli.progress.run", fake)
     log = Console(file=io.StringIO(), force_terminal=terminal)
-    _run(Schedule((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
+    run_behind_bar(Schedule((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
     told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
     assert told == ([] if terminal else list(range(5, 100, 5)))
 

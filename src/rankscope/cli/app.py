@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -33,15 +32,18 @@ ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signa
 COMMANDS = {
     "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "reproduce": (
-        "lab",
+        "reproduce",
         "Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was.",
     ),
     "claims": (
-        "lab",
+        "claims",
         "List every claim: its source, its statement, whose it is, and which experiment decides it.",
     ),
-    "export": ("lab", "Write every experiment's table, and the provenance of its cells, as Parquet and CSV."),
-    "report": ("lab", "Write the page again from the store, without running anything."),
+    "export": (
+        "export",
+        "Write every experiment's table, and the provenance of its cells, as Parquet and CSV.",
+    ),
+    "report": ("report", "Write the page again from the store, without running anything."),
     "diff": ("diff", "Compare two runs: print the verdicts that changed; with --page, figures side by side."),
     "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
     "vouch": (
@@ -92,7 +94,6 @@ app = typer.Typer(
 for _name, (_, _says) in COMMANDS.items():
     app.command(_name, help=_says)(lambda: None)  # its module has the command itself, under the same name
 
-Out = Annotated[Path, typer.Option(help="Run folder: the store, the page and the figures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 

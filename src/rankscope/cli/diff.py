@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.lab import measured, remembered
+from rankscope.cli.runs import remembered
+from rankscope.cli.verdicts import measured
 from rankscope.lab import Judgement, Store
 
 if TYPE_CHECKING:
