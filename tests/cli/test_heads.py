@@ -67,7 +67,7 @@ def test_a_map_names_a_known_architecture_or_a_file(cli, zoo, tmp_path):
 
 @pytest.mark.browser
 def test_the_page_of_heads_opens(cli, zoo, tmp_path, browser):
-    assert cli("heads", zoo / "llama", "--out-path", tmp_path)[0] == 0
+    assert cli("heads", zoo / "llama", "--page", tmp_path)[0] == 0
     text = look_at(browser, tmp_path, figures=2, rows=8)
     assert "RoPE turns queries and keys" in text
     assert 'src="http' not in text
@@ -82,7 +82,7 @@ def test_the_page_of_heads_opens(cli, zoo, tmp_path, browser):
         (["heads", "{zoo}/llama", "--map", "lama"], "No architecture 'lama'. Did you mean 'llama'?"),
         (["heads", "{zoo}/llama", "--map", "no.json"], "no.json: no readable JSON layout"),
         (["heads", "{zoo}/llama", "--csv", "no/where.csv"], "--csv no/where.csv: "),
-        (["heads", "{zoo}/llama", "--out-path", "{zoo}/ids.json"], "Give a folder with room to write in."),
+        (["heads", "{zoo}/llama", "--page", "{zoo}/ids.json"], "Give a folder with room to write in."),
         (["heads"], "Missing argument 'model'."),
     ],
 )

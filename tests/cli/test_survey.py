@@ -25,7 +25,7 @@ def test_the_survey_for_machines_is_whole(cli):
 
 
 def test_the_figure_is_written(cli, tmp_path):
-    code, _, err = cli("survey", "--json", "--figure", tmp_path / "figures")
+    code, _, err = cli("survey", "--json", "--out", tmp_path / "figures")
     assert code == 0
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         "amsel2024-survey.png",

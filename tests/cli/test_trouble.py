@@ -135,8 +135,8 @@ def test_an_archive_is_reported_and_exported_elsewhere(cli, run, tmp_path):
     try:
         with as_nobody():
             assert "Permission denied" in one_line(cli, "report", "--out", run)
-            assert cli("report", "--out", run, "--to", tmp_path / "elsewhere" / "page")[0] == 0
-            assert cli("export", "--out", run, "--to", tmp_path / "elsewhere" / "tables")[0] == 0
+            assert cli("report", run, "--out", tmp_path / "elsewhere" / "page")[0] == 0
+            assert cli("export", run, "--out", tmp_path / "elsewhere" / "tables")[0] == 0
             assert "is read-only" in one_line(cli, *ONLY, "--out", run)
     finally:
         run.chmod(0o755)

@@ -50,6 +50,7 @@ COMMANDS = {
         "vouch",
         "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
     ),
+    "new": ("new", "Write the skeleton of a paper of your own, which runs at once, and its test."),
     "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
     "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (
@@ -79,7 +80,29 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-OPTIONS = {"architecture": "--map"}
+GROUPS = {
+    "Theory": ("bound", "plan", "survey"),
+    "Checkpoints": ("heads", "updates", "neurons"),
+}
+"""Commands by what they are about, as the list of commands shows them; all others are the lab's."""
+
+RENAMED = {
+    ("heads", "--out-path"): "--page",
+    ("updates", "--out-path"): "--out",
+    ("neurons", "--out-path"): "--out for a smaller model, --page for a page",
+    ("export", "--to"): "--out, and the run folder is the first argument",
+    ("report", "--to"): "--out, and the run folder is the first argument",
+    ("export", "--no-csv"): "--parquet-only",
+    ("survey", "--figure"): "--out",
+}
+"""Options of earlier versions, and what they are called now."""
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 done, but a result is partial or damaged or, with --strict, a claim fails; "
+    "2 a mistake, in one line with its remedy; 130 stopped."
+)
+
+OPTIONS = {"architecture": "--map", "out_path": "--out"}
 """Options whose name is not that of the library's argument."""
 
 
@@ -88,11 +111,15 @@ app = typer.Typer(
     help="How much rank does attention need? Two papers made executable, every claim with a verdict; and real "
     "checkpoints under the scope.",
     no_args_is_help=True,
-    add_completion=False,
+    epilog=EXIT_CODES,
 )
 
 for _name, (_, _says) in COMMANDS.items():
-    app.command(_name, help=_says)(lambda: None)  # its module has the command itself, under the same name
+    # A stand-in: its module has the command itself, under the same name.
+    _group = next((group for group, names in GROUPS.items() if _name in names), "Lab")
+    app.command(_name, help=_says, rich_help_panel=_group)(
+        lambda: None
+    )  # its module has the command itself, under the same name
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -174,6 +201,9 @@ def _misused(error: Any) -> NoReturn:
     while context is not None and context.parent is not None:
         path.insert(0, context.info_name)
         context = context.parent
+    option = getattr(error, "option_name", None)
+    if path and (path[-1], option) in RENAMED:
+        message = f"{option} is now {RENAMED[path[-1], option]}"
     ended = message if message.endswith((".", "?")) else f"{message}."
     _fail(f"{ended} See {' '.join(['rankscope', *path])} --help.")
 

@@ -7,31 +7,36 @@ import typer
 
 from rankscope.catalogue import PAPERS
 from rankscope.cli.app import app, emit
-from rankscope.cli.runs import Out, remembered
+from rankscope.cli.runs import RunFolder, output_folder
 from rankscope.lab import Store
+from rankscope.runs import remembered
 
 
 @app.command()
 def export(
-    out: Out = Path("report"),
-    to: Annotated[
-        Path | None, typer.Option(help="Where to write; the run folder's export/ if not given.")
+    run: RunFolder = Path("report"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to; the run folder's export/ if not given.")
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="A CSV beside every Parquet file.")] = True,
+    parquet_only: Annotated[
+        bool, typer.Option("--parquet-only", help="No CSV beside the Parquet files.")
+    ] = False,
 ) -> None:
     """Write every experiment's table, and the provenance of its cells, as Parquet and CSV.
 
-    With --to, cells that the folder has from before, and this run does not have, stay in its tables.
+    With --out, cells that the folder has from before, and this run does not have, stay in its tables.
     """
     from rankscope.lab.tables import export_tables
 
-    store = Store(out, reading=True)
-    target = to or out / "export"
+    store = Store(run, reading=True)
+    target = output_folder(run, out, "export") or run / "export"
     selection = remembered(store)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
-    for name, rows in export_tables(target, experiments, store, add=to is not None, csv=csv).items():
-        emit(f"{target / name}.parquet{', .csv' * csv}: {rows} rows")
+    for name, rows in export_tables(
+        target, experiments, store, add=out is not None, csv=not parquet_only
+    ).items():
+        emit(f"{target / name}.parquet{', .csv' * (not parquet_only)}: {rows} rows")
     known = [e for paper in PAPERS.values() for e in paper.experiments(selection.scale)]
     others = store.count(*known) - len(store.finished(*experiments))
     if others:
-        emit(f"Left out: {others} cells of other scales or settings than {out}'s last run.")
+        emit(f"Left out: {others} cells of other scales or settings than {run}'s last run.")

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rankscope.core import plain_errors
 from rankscope.lab import Experiment, Scale, Store, run
+from rankscope.lab.callbacks import Callback, telling
 from rankscope.lab.runner import Schedule
 
 LINE = 5
@@ -22,6 +23,7 @@ def run_behind_bar(
     log: Console,
     experiments: Sequence[Experiment],
     deadline: float | None = None,
+    callback: Callback | None = None,
 ) -> int:
     """Run the plan behind a progress bar that counts expected seconds, and how many groups are left; a log has 20 lines."""
     total = sum(group.seconds for group in todo.groups)
@@ -40,7 +42,7 @@ def run_behind_bar(
                 log.print(f"training: {told}% after {_duration(task.elapsed or 0.0)}")
 
         try:
-            return run(todo, store, device, advance=advance, deadline=deadline)
+            return run(todo, store, device, advance=telling(callback, total, advance), deadline=deadline)
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished(*experiments))
@@ -53,7 +55,7 @@ def write_page(out: Path, made: Any, log: Console, name: str | None = None) -> P
     """Draw the figures and write the page; what stops that leaves the cells and the page of before as they are."""
     from rankscope.report import write_report
 
-    remedy = "The cells, and the page that was there, are kept. Mend that, or write elsewhere: rankscope report --to."
+    remedy = "The cells, and the page that was there, are kept. Mend that, or write elsewhere: rankscope report --out."
     with log.status("drawing figures"), plain_errors(out, remedy):
         return write_report(out, made, name=name)
 

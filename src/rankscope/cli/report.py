@@ -8,16 +8,17 @@ from rich.console import Console
 
 from rankscope.cli.app import AsJson, app
 from rankscope.cli.progress import write_page
-from rankscope.cli.runs import Kept, Out, kept_tables, remembered
+from rankscope.cli.runs import Kept, RunFolder, kept_tables, output_folder
 from rankscope.cli.verdicts import show
 from rankscope.core import InputError
 from rankscope.lab import Store
+from rankscope.runs import remembered
 
 
 @app.command()
 def report(
-    out: Out = Path("report"),
-    to: Annotated[Path | None, typer.Option(help="Where to write; the run folder if not given.")] = None,
+    run: RunFolder = Path("report"),
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; the run folder if not given.")] = None,
     beside: Annotated[
         Path | None,
         typer.Option(
@@ -32,16 +33,17 @@ def report(
     from rankscope.lab.sections import sections, with_results
 
     kept = kept_tables(results)
-    store = Store(out, reading=True)
+    store = Store(run, reading=True)
+    target = output_folder(run, out, "report") or run
     made = sections(remembered(store), store)
     if beside is not None:
         other = Store(beside, reading=True)
         made = with_agreement(made, sections(remembered(other), other))
     if all(section.provenance.empty for section in made):
         raise InputError(
-            f"{out} has no finished cell of this version of the code. Run rankscope reproduce --out {out}."
+            f"{run} has no finished cell of this version of the code. Run rankscope reproduce --out {run}."
         )
     page = with_results(made, kept)
     show(page if as_json else made, as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {write_page(to or out, page, log)}", soft_wrap=True, markup=False)
+    log.print(f"Page: {write_page(target, page, log)}", soft_wrap=True, markup=False)

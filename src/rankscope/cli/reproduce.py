@@ -12,13 +12,15 @@ from rich.markup import escape
 from rankscope.catalogue import find
 from rankscope.cli.app import AsJson, app
 from rankscope.cli.progress import cost, run_behind_bar, write_page
-from rankscope.cli.runs import Kept, Out, kept_tables, remember, remembered
+from rankscope.cli.runs import Kept, OutsidePapers, kept_tables
 from rankscope.cli.verdicts import show
 from rankscope.core import InputError
 from rankscope.lab import Judgement, Scale, Store, Verdict
+from rankscope.lab.callbacks import store_for, writer
 from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
 from rankscope.lab.runner import check_device, limit_memory, schedule
 from rankscope.lab.selection import Selection
+from rankscope.runs import prepare, remember, remembered
 
 if TYPE_CHECKING:
     from rankscope.lab.section import Section
@@ -32,7 +34,10 @@ def reproduce(
     scale: Annotated[
         Scale, typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes.")
     ] = Scale.QUICK,
-    out: Out = Path("report"),
+    paper: OutsidePapers = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder to write to: the store, the page and the figures of the run.")
+    ] = Path("report"),
     seeds: Annotated[
         int | None, typer.Option(help="Seeds of every experiment, instead of the scale's own.")
     ] = None,
@@ -41,7 +46,12 @@ def reproduce(
     ] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     only: Annotated[
-        str | None, typer.Option(help="Run what this claim needs, judge it alone, on a page of its own.")
+        list[str] | None,
+        typer.Option(
+            metavar="CLAIM",
+            help="Run what this claim needs, judge it alone, on a page of its own; an id, a short name or a glob, may be "
+            "given again.",
+        ),
     ] = None,
     decide: Annotated[
         str | None, typer.Option(help="Add seeds until this claim is decided, on a page of its own.")
@@ -76,6 +86,10 @@ def reproduce(
             "--for", help="Stop by itself after so long, as 25m; unfinished trainings keep their state."
         ),
     ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(help="Send progress and metrics to tensorboard (RUN/tensorboard), wandb or mlflow."),
+    ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
@@ -83,10 +97,18 @@ def reproduce(
     from rankscope.lab.sections import sections, with_results
 
     selection = Selection(
-        find(papers or []), scale, seeds, only or decide, experiment, _axes(where or []), first_seed
+        find([*(papers or []), *(paper or [])]),
+        scale,
+        seeds,
+        (decide,) if decide else tuple(only or ()),
+        experiment,
+        _axes(where or []),
+        first_seed,
     )
     check_device(device)
     if decide is not None:
+        if len(selection.only) > 1:
+            raise InputError(f"--decide {decide} names {len(selection.only)} claims: name one.")
         if only is not None or seeds is not None:
             raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
         _decide(selection, max_seeds, out, device, memory, as_json, strict)
@@ -95,10 +117,12 @@ def reproduce(
     kept = kept_tables(results)
     if memory is not None:
         limit_memory(device, memory)
-    store = Store(out)
+    callback = None if track is None else writer(track, out)
+    store = store_for(out, callback)
     remember(store, selection)
     log = Console(stderr=True)
-    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    experiments = [e for one in selection.papers for e in selection.experiments(one)]
+    prepare(experiments)
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
     with log.status("timing a step of each shape"):
@@ -108,7 +132,11 @@ def reproduce(
     deadline = None if allowed is None else started + allowed
     if deadline is not None:
         todo = for_a_visit(todo, deadline - time.monotonic())
-    left = run_behind_bar(todo, store, device, log, experiments, deadline)
+    try:
+        left = run_behind_bar(todo, store, device, log, experiments, deadline, callback)
+    finally:
+        if callback is not None:
+            callback.close()
     if left:
         log.print(
             f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
@@ -121,10 +149,10 @@ def reproduce(
     made = sections(
         selection if only else remembered(store), store
     )  # the page has papers of earlier runs, too
-    shown = [section for paper in selection.papers for section in made if section.paper is paper]
+    shown = [section for one in selection.papers for section in made if section.paper is one]
     show(shown, as_json)
     page = made if only else with_results(made, kept)
-    log.print(f"Page: {write_page(out, page, log, only)}", soft_wrap=True, markup=False)
+    log.print(f"Page: {write_page(out, page, log, page_name(selection))}", soft_wrap=True, markup=False)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
         raise typer.Exit(1)
 
@@ -159,9 +187,16 @@ def _decide(
         )
     show(made, as_json)
     if made:
-        log.print(f"Page: {write_page(out, made, log, selection.only)}", soft_wrap=True)
+        log.print(f"Page: {write_page(out, made, log, page_name(selection))}", soft_wrap=True)
     if strict and any(one.verdict is Verdict.FAILS for section in made for one in section.judgements):
         raise typer.Exit(1)
+
+
+def page_name(selection: Selection) -> str | None:
+    """The page of single claims: a claim's own, or one for several of them; None is the run's page."""
+    if not selection.only:
+        return None
+    return selection.only[0] if len(selection.only) == 1 else "selected-claims"
 
 
 def _axes(where: list[str]) -> dict[str, list[str]]:
