@@ -93,10 +93,10 @@ def test_a_run_is_loaded_with_tables_verdicts_and_figures(finished_run):
     assert repr(figure).startswith("Figure(li2024-1: ")
     assert figure._repr_html_().startswith("<figure><svg")
     assert len(run.plot("li2024-1").axes) >= len(figure.panels)
-    with pytest.raises(InputError, match="No figure 'li2024-11' in .* Did you mean"):
+    with pytest.raises(InputError, match=r"No figure 'li2024-11' in .* Did you mean"):
         run.plot("li2024-11")
 
 
 def test_reproduce_refuses_an_unknown_scale(tmp_path):
-    with pytest.raises(InputError, match="No scale 'smok'. Did you mean 'smoke'?"):
+    with pytest.raises(InputError, match=r"No scale 'smok'\. Did you mean 'smoke'\?"):
         rankscope.reproduce("li2024", scale="smok", out=tmp_path)

@@ -77,5 +77,5 @@ def test_a_tracker_that_is_not_installed_or_known_is_refused_with_the_remedy(mon
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(InputError, match=r"wandb cannot be imported: pip install 'rankscope\[wandb\]'"):
         writer("wandb", tmp_path)
-    with pytest.raises(InputError, match="No tracker 'tensorbord'. Did you mean 'tensorboard'?"):
+    with pytest.raises(InputError, match=r"No tracker 'tensorbord'\. Did you mean 'tensorboard'\?"):
         writer("tensorbord", tmp_path)
