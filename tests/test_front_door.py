@@ -100,3 +100,21 @@ def test_a_run_is_loaded_with_tables_verdicts_and_figures(finished_run):
 def test_reproduce_refuses_an_unknown_scale(tmp_path):
     with pytest.raises(InputError, match=r"No scale 'smok'\. Did you mean 'smoke'\?"):
         rankscope.reproduce("li2024", scale="smok", out=tmp_path)
+
+
+def test_the_stub_says_what_the_module_offers():
+    import ast
+    import inspect
+    from pathlib import Path
+
+    stub = ast.parse(Path(rankscope.__file__).with_suffix(".pyi").read_text())
+    imported = {
+        alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    defined = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
+    assert (imported | set(defined)) - {None} == set(rankscope.__all__)
+    for name, node in defined.items():
+        takes = [
+            one.arg for one in (*node.args.args, *filter(None, [node.args.vararg]), *node.args.kwonlyargs)
+        ]
+        assert takes == list(inspect.signature(getattr(rankscope, name)).parameters)

@@ -92,4 +92,6 @@ def test_heads_print_what_random_weights_would_use(cli, zoo):
     code, out, _ = cli("heads", zoo / "llama")
     assert code == 0
     assert "Random heads of rank" in out
-    assert max(map(len, out.split("\n\n")[0].splitlines())) <= 80
+    rows = [line for line in out.splitlines() if line.startswith("decoder")]
+    assert len(rows) == 16, "two tables below each other, of eight heads each"
+    assert max(map(len, rows)) <= 80

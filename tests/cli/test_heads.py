@@ -13,7 +13,8 @@ from tests.zoo import SAVED, build
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_heads_prints_a_row_per_head_and_where_rank_is_wasted(cli, zoo, name):
+def test_heads_prints_a_row_per_head_and_where_rank_is_wasted(cli, monkeypatch, zoo, name):
+    monkeypatch.setenv("COLUMNS", "200")
     code, out, err = cli("heads", zoo / name)
     assert code == 0
     assert err == ""
@@ -39,7 +40,8 @@ def test_heads_as_json_and_csv_say_the_same(cli, zoo, tmp_path):
     assert static["heads"][0]["ov_effective_rank"] == content["heads"][0]["ov_effective_rank"]
 
 
-def test_many_heads_are_shown_by_layer(cli, tmp_path):
+def test_many_heads_are_shown_by_layer(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "200")
     build("gpt2", n_layer=37).save_pretrained(tmp_path / "deep")
     _, out, _ = cli("heads", tmp_path / "deep")
     assert "--csv has all 148 heads" in out

@@ -202,8 +202,9 @@ def _misused(error: Any) -> NoReturn:
         path.insert(0, context.info_name)
         context = context.parent
     option = getattr(error, "option_name", None)
-    if path and (path[-1], option) in RENAMED:
-        message = f"{option} is now {RENAMED[path[-1], option]}"
+    renamed = RENAMED.get((path[-1], str(option))) if path else None
+    if renamed is not None:
+        message = f"{option} is now {renamed}"
     ended = message if message.endswith((".", "?")) else f"{message}."
     _fail(f"{ended} See {' '.join(['rankscope', *path])} --help.")
 

@@ -28,8 +28,8 @@ def export(
     """
     from rankscope.lab.tables import export_tables
 
-    store = Store(run, reading=True)
     target = output_folder(run, out, "export") or run / "export"
+    store = Store(run, reading=True)
     selection = remembered(store)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     for name, rows in export_tables(

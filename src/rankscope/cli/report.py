@@ -33,8 +33,8 @@ def report(
     from rankscope.lab.sections import sections, with_results
 
     kept = kept_tables(results)
-    store = Store(run, reading=True)
     target = output_folder(run, out, "report") or run
+    store = Store(run, reading=True)
     made = sections(remembered(store), store)
     if beside is not None:
         other = Store(beside, reading=True)

@@ -21,7 +21,7 @@ KEYS = ("stack", "layer", "head", "name", "block", "year", "model", "rank", "hea
 MOST_KEYS = 3
 """Leading columns that say what a row is of, and are repeated where a table is cut."""
 
-LONGEST_TEXT = 28
+LONGEST_TEXT = 44
 """Columns of a terminal beyond which a text is folded in a table that is too wide."""
 
 
