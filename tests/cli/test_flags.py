@@ -93,5 +93,5 @@ def test_heads_print_what_random_weights_would_use(cli, zoo):
     assert code == 0
     assert "Random heads of rank" in out
     rows = [line for line in out.splitlines() if line.startswith("decoder")]
-    assert len(rows) == 16, "two tables below each other, of eight heads each"
+    assert len(rows) == 24, "three tables below each other, of eight heads each"
     assert max(map(len, rows)) <= 80
