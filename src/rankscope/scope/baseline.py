@@ -9,7 +9,7 @@ from rankscope.core.streams import stream
 from rankscope.linalg.factored import Factored
 
 DRAWS = 4
-"""Random heads per shape; the share of one differs from another's by about a hundredth at rank 16, and less above."""
+"""Random heads per shape whose shares are averaged."""
 
 
 @cache
@@ -30,6 +30,6 @@ def baseline_sentences(checkpoint: Checkpoint) -> list[str]:
     shapes = dict.fromkeys((block.dim, block.head_dim) for block in checkpoint.attention)
     return [
         f"Random heads of rank {rank} in dimension {dim} use {random_share(dim, rank):.0%}: "
-        "only a use well below that is learned."
+        "a use near that may be untrained."
         for dim, rank in shapes
     ]
