@@ -49,6 +49,10 @@ COMMANDS = {
         "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
     ),
     "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
+    "retrieval": (
+        "retrieval",
+        "How many nearest neighbours does a score of low rank keep? Rows of embeddings, measured and predicted.",
+    ),
     "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (
         "theory",
