@@ -73,7 +73,8 @@ def test_own_rows_ask_about_the_others_as_in_a_naive_twin(files):
             assert table.loc[way, rank]["recall"] == pytest.approx(found, abs=0.005)
     assert (scope.table.loc[scope.table["rank"] == 24, ["agreement", "recall"]] > 0.995).all(axis=None)
     assert table.loc[RANDOM, 6]["agreement"] < table.loc[PRINCIPAL, 6]["agreement"]
-    assert scope.summary["participation"] < 24 and scope.summary["queries"] == 600
+    assert scope.summary["participation"] < 24
+    assert scope.summary["queries"] == 600
 
 
 def test_a_learned_form_follows_queries_of_another_law(files):
@@ -101,10 +102,16 @@ def test_moments_of_blocks_are_those_of_the_whole(files):
     assert found.picked == pytest.approx(keys[[599, 4]], abs=1e-6)
 
 
-def test_the_prediction_follows_gaussian_keys(files):
-    table = measure_retrieval(open_rows(files / "rows.npy"), top_k=30, sample=600).table
-    assert (table["agreement"] - table["predicted_agreement"]).abs().max() < 0.12
-    assert (table["recall"] - table["predicted_recall"]).abs().max() < 0.12
+def test_the_prediction_follows_keys_in_many_directions(tmp_path):
+    """Rows of length 1 in many effective directions are nearly Gaussian; in few they are not, and nor are their extremes."""
+    spectrum = power_spectrum(256, 0.3)
+    rows = np.random.default_rng(1).standard_normal((800, 256)) * np.sqrt(spectrum)
+    np.save(tmp_path / "many.npy", rows)
+    table = measure_retrieval(open_rows(tmp_path / "many.npy"), top_k=40, sample=800).table
+    noise = 0.5 / np.sqrt(800)
+    assert (table["agreement"] - table["predicted_agreement"]).abs().mean() < noise
+    assert (table["agreement"] - table["predicted_agreement"]).abs().max() < 4 * noise
+    assert (table["recall"] - table["predicted_recall"]).abs().max() < 4 * noise
 
 
 def test_the_best_of_blocks_are_the_best_of_all():
@@ -171,5 +178,5 @@ def test_what_cannot_be_read_is_named_with_the_remedy(refuses, files, tmp_path):
 
 def test_queries_of_another_width_are_refused(files, tmp_path):
     np.save(tmp_path / "narrow.npy", np.ones((5, 4), np.float32))
-    with pytest.raises(InputError, match="has 4 dimensions and .* 24. Embed both by one model"):
+    with pytest.raises(InputError, match=r"has 4 dimensions and .* 24. Embed both by one model"):
         measure_retrieval(open_rows(files / "rows.npy"), open_rows(tmp_path / "narrow.npy"))

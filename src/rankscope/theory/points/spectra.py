@@ -1,6 +1,7 @@
 """What a score of rank r keeps, for points with a given spectrum: agreement, squared error, and which directions are best."""
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -120,9 +121,8 @@ def expected_error(spectrum: Float[np.ndarray, " direction"], rank: int, keys: i
     queries = own_queries(values)
     correlations = score_correlations(values, queries, rank)
     rho = np.clip(correlations, 1e-6, 1 - 1e-9)
-    nodes = np.cos(math.pi / 2 * np.linspace(1e-3, 0.999, ERROR_TABLE) ** 2)
-    found = np.array([miss(float(node), keys) for node in nodes])
-    chance, squared, product = (np.interp(np.arccos(rho), np.arccos(nodes), column) for column in found.T)
+    angles, found = _misses(keys)
+    chance, squared, product = (np.interp(np.arccos(rho), angles, column) for column in found.T)
     x = values * queries / np.sqrt(np.sum(values * queries**2, axis=1, keepdims=True))
     y = np.where(np.arange(len(values)) < rank, x, 0.0) / rho[:, None]
     spread = 1 - rho**2
@@ -133,6 +133,13 @@ def expected_error(spectrum: Float[np.ndarray, " direction"], rank: int, keys: i
     cost = np.where(spread > 1e-8, 2 * chance * rest + moved, 0.0)
     answer = values.sum() + (largest_moment(keys) - 1) * np.sum(x**2, axis=1)
     return float(cost.mean() / answer.mean())
+
+
+@lru_cache(maxsize=16)
+def _misses(keys: int) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, "node moment"]]:
+    """What a miss costs at angles acos ρ from 0 to π/2."""
+    angles = math.pi / 2 * np.linspace(1e-3, 0.999, ERROR_TABLE) ** 2
+    return angles, np.array([miss(float(np.cos(angle)), keys) for angle in angles])
 
 
 def needed_rank(spectrum: Float[np.ndarray, " direction"], keys: int, share: float) -> int:
