@@ -304,8 +304,8 @@ def _places(count: int, wanted: int, generator: torch.Generator) -> np.ndarray:
     """Distinct rows in random order."""
     if count <= 8 * wanted:
         return torch.randperm(count, generator=generator)[:wanted].numpy()
-    drawn = torch.randint(count, (4 * wanted,), generator=generator).unique()
-    return drawn[torch.randperm(len(drawn), generator=generator)[:wanted]].numpy()
+    drawn = np.unique(torch.randint(count, (4 * wanted,), generator=generator).numpy())
+    return np.asarray(drawn[torch.randperm(len(drawn), generator=generator)[:wanted].numpy()])
 
 
 def _check(keys: Rows, queries: Rows | None, top_k: int, head_rank: int, sample: int) -> None:

@@ -78,7 +78,7 @@ def _npy(file: Path, tensor: str | None) -> Rows:
         for start in range(0, len(matrix), size):
             yield np.asarray(matrix[start : start + size], dtype=np.float32)
 
-    return Rows(str(file), *matrix.shape, read)
+    return Rows(str(file), matrix.shape[0], matrix.shape[1], read)
 
 
 def _safetensors(file: Path, tensor: str | None) -> Rows:
@@ -99,7 +99,7 @@ def _safetensors(file: Path, tensor: str | None) -> Rows:
             for start in range(0, shapes[name][0], size):
                 yield part[start : start + size].to(torch.float32).numpy()
 
-    return Rows(str(file), *shapes[name], read)
+    return Rows(str(file), shapes[name][0], shapes[name][1], read)
 
 
 def _parquet(file: Path, tensor: str | None) -> Rows:

@@ -91,7 +91,8 @@ def reduced(train: Pool, rows: Pool, dim: int) -> Pool:
 
 def spectrum_of(rows: Pool) -> Spectrum:
     """Eigenvalues of the rows' covariance, largest first."""
-    return torch.linalg.eigvalsh(torch.cov(rows.double().T)).flip(0).clamp_min(0)
+    values: Tensor = torch.linalg.eigvalsh(torch.cov(rows.double().T))
+    return values.flip(0).clamp_min(0)
 
 
 def draw(
