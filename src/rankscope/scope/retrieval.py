@@ -244,7 +244,10 @@ class Best:
             values[query, slot], keys[query, slot] = scores[query, key], key
         joined, keys = torch.cat([self.scores, values], 1), torch.cat([self.keys, keys + start], 1)
         kept = joined.topk(self.scores.shape[1], dim=1)
-        self.scores, self.keys = kept.values, keys.gather(1, kept.indices)
+        self.scores.copy_(
+            kept.values
+        )  # in place: small arrays made anew among large ones would hold their pages
+        self.keys.copy_(keys.gather(1, kept.indices))
 
     def agreement(self, exact: Best) -> float:
         """Share of queries with the same nearest key."""
