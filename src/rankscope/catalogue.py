@@ -10,14 +10,14 @@ from pathlib import Path
 from rankscope.core import InputError, suggest
 from rankscope.lab.paper import Paper
 from rankscope.papers import amsel2024, li2024
-from rankscope.studies import depth, lora, memory, phases, pruning, real, relevant
+from rankscope.studies import depth, lora, memory, phases, pruning, real, relevant, text
 
 GROUP = "rankscope.papers"
 
 PAPERS = {
     paper.name: paper
     for paper in (
-        amsel2024.PAPER.with_studies(memory.STUDY),
+        amsel2024.PAPER.with_studies(memory.STUDY, text.STUDY),
         li2024.PAPER.with_studies(
             relevant.STUDY, phases.STUDY, depth.STUDY, pruning.STUDY, lora.STUDY, real.STUDY
         ),

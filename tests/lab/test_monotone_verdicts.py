@@ -17,6 +17,7 @@ from rankscope.lab.selection import Selection
 from tests.papers.amsel2024 import test_claims as trained
 from tests.papers.amsel2024.computed import test_claims as computed
 from tests.studies import test_memory as memory
+from tests.studies import test_text as text
 
 ORDER = [Verdict.FAILS, Verdict.UNDECIDED, Verdict.HOLDS]
 SEEDS = 8
@@ -24,7 +25,8 @@ TRIES = 4
 
 MEASURED = {
     "figure1": ("error", "angle", "sharpness"), "repeated": ("error", "best_epoch"), "positions": ("error",),
-    "memory": ("answered", "recalled"),
+    "memory": ("answered", "recalled"), "text": ("error", "answered"), "text-projections": ("agreement", "needed"),
+    "text-heads": ("effective_rank", "used_rank"),
     "tokens": ("error",), "dims": ("error",), "two-points": ("error",), "constructions": ("measured", "predicted"),
     "computed-energies": ("energy",), "computed-floors": ("floor",), "computed-growth": ("log10_heads",),
     "computed-scaling": ("log10_heads",), "computed-exponents": ("degree",), "computed-representer": ("norm",),
@@ -52,6 +54,8 @@ def table_of(claim, tables):
         pytest.skip(f"{claim.experiment} was not run here")
     if claim.experiment == "amsel2024/memory":
         return memory.table()
+    if claim.experiment in text.TABLES:
+        return text.table(claim.experiment)
     return computed.world(claim) if "/computed-" in claim.experiment else trained.world(claim.experiment)
 
 

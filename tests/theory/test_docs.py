@@ -38,3 +38,9 @@ def test_the_page_of_proofs_runs_and_names_functions_that_exist():
     for name in ("query_bound", "attention_pull", "value_self_bound", "value_leak"):
         assert f"`{name}`" in page.read_text()
         assert hasattr(leaks, name)
+
+
+def test_the_page_of_points_like_text_runs():
+    page = Path(__file__).parents[2] / "docs" / "text-like-points.md"
+    result = doctest.testfile(str(page), module_relative=False)
+    assert (result.attempted > 2, result.failed) == (True, 0)

@@ -52,6 +52,10 @@ COMMANDS = {
     ),
     "new": ("new", "Write the skeleton of a paper of your own, which runs at once, and its test."),
     "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
+    "retrieval": (
+        "retrieval",
+        "How many nearest neighbours does a score of low rank keep? Rows of embeddings, measured and predicted.",
+    ),
     "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (
         "theory",

@@ -1,0 +1,60 @@
+"""Nearest neighbours of embeddings on the command line: how many survive at low rank?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.options import Csv, make_page
+from rankscope.cli.tables import records, show_table, to_json, write_csv
+from rankscope.scope.retrieval import QUERIES, measure_retrieval
+from rankscope.scope.rows import open_rows
+
+
+@app.command()
+def retrieval(
+    embeddings: Annotated[Path, typer.Argument(help="The keys, a row each: .npy, .safetensors or .parquet.")],
+    queries: Annotated[
+        Path | None, typer.Option(help="Rows that ask; without it, rows of EMBEDDINGS do.")
+    ] = None,
+    top_k: Annotated[int, typer.Option(help="Neighbours that recall counts.")] = 10,
+    head_rank: Annotated[int, typer.Option(help="Rank of the model's own heads.")] = 64,
+    sample: Annotated[int, typer.Option(help="How many queries ask.")] = QUERIES,
+    tensor: Annotated[
+        str | None, typer.Option(help="Name of the matrix or the column, where there are several.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample and the random projection.")] = 0,
+    as_json: AsJson = False,
+    csv: Csv = None,
+    page: Annotated[Path | None, typer.Option(help="Write a page with the curves to this folder.")] = None,
+) -> None:
+    """How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it."""
+    asked = None if queries is None else open_rows(queries, tensor)
+    scope = measure_retrieval(
+        open_rows(embeddings, tensor), asked, top_k=top_k, head_rank=head_rank, sample=sample, seed=seed
+    )
+    if csv is not None:
+        write_csv(scope.table, csv)
+    if page is not None:
+        from rankscope.scope.retrieval_figures import retrieval_figures
+
+        tables = {"Every way and rank": scope.table, "Least ranks": scope.needed}
+        make_page(page, f"Neighbours in {embeddings}", scope.sentences(), retrieval_figures(scope), tables)
+    if as_json:
+        content = {"embeddings": str(embeddings), "queries": None if queries is None else str(queries)}
+        emit(
+            to_json(
+                {
+                    **content,
+                    "summary": dict(scope.summary),
+                    "needed": records(scope.needed),
+                    "ranks": records(scope.table),
+                }
+            )
+        )
+        return
+    show_table(scope.table, "What every way keeps at every rank")
+    show_table(scope.needed, "Least rank tried that keeps a share")
+    for sentence in scope.sentences():
+        emit(sentence)

@@ -1,0 +1,152 @@
+"""How much rank do points that look like text need? Every threshold was fixed before the experiments were run as they are.
+
+The first-look table of word vectors was known: words are easier than the sphere, and rank 64 keeps about half.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin, Threshold
+from rankscope.studies.text.experiments import LIKE_WORDS
+from rankscope.studies.text.sources import WORDS
+
+CLAIMS = Claims("amsel2024", Origin.BEYOND)
+SOURCE = "Beyond the talk: its last question"
+NEAR = 0.05
+"""Largest mean difference between a share that is predicted and one that is measured."""
+
+MAKES_UP = 0.5
+"""Share of what low rank loses that more heads, or more layers, would have to win back."""
+
+CANDIDATES = ("participation", "entropy", "energy", "score", "score_energy")
+POWERS = "power "
+
+
+@CLAIMS("text-easier", source=SOURCE, says="Words are easier than the sphere: at every rank below full more answers are kept.",
+        experiment="text-projections", figure="text-projections")  # fmt: skip
+def _words_are_easier(table: pd.DataFrame) -> list[Check]:
+    words, flat = (
+        table[table["law"] == law].pivot(index="seed", columns="rank", values="agreement")
+        for law in (WORDS, f"{POWERS}0")
+    )
+    return [
+        Check(f"answers kept at rank {rank}, words beyond isotropic points", tuple((words - flat)[rank].astype(float)),
+              AtLeast(0.0), Threshold.NULL)
+        for rank in words.columns
+    ]  # fmt: skip
+
+
+@CLAIMS("text-half", source=SOURCE, says="On words a head of rank 64 or less still misses more than a third of the answers.",
+        experiment="text-projections", figure="text-projections")  # fmt: skip
+def _usual_heads_miss(table: pd.DataFrame) -> list[Check]:
+    words = table[table["law"] == WORDS]
+    return [
+        Check(
+            f"answers kept at rank {rank}, words",
+            per_seed(words[words["rank"] == rank], "agreement"),
+            AtMost(2 / 3),
+        )
+        for rank in (32, 64)
+    ]
+
+
+@CLAIMS("text-predicted", source=SOURCE, says="Joint normality of the two scores predicts what a projected score keeps, on "
+        "ellipsoids and on real rows.", experiment="text-projections", figure="text-projections")  # fmt: skip
+def _normal_scores_predict(table: pd.DataFrame) -> list[Check]:
+    away = table.assign(away=(table["agreement"] - table["predicted"]).abs())
+    return [
+        Check(f"mean difference between shares measured and predicted, {law}",
+              tuple(rows.groupby("seed", sort=True)["away"].mean().astype(float)), AtMost(NEAR))
+        for law, rows in away.groupby("law", sort=False)
+    ]  # fmt: skip
+
+
+@CLAIMS("text-dimension", source=SOURCE, says="The rank that keeps 0.9 of the answers follows the participation ratio of the "
+        "points more closely than other dimensions.", experiment="text-projections", figure="text-dimension")  # fmt: skip
+def _participation_predicts(table: pd.DataFrame) -> list[Check]:
+    spreads = {name: spread(table, name) for name in CANDIDATES}
+    return [
+        Check(f"spread of log(rank/dimension) over laws: {name} minus participation",
+              tuple((spreads[name] - spreads["participation"]).astype(float)), AtLeast(0.0), Threshold.NULL)
+        for name in CANDIDATES[1:]
+    ]  # fmt: skip
+
+
+@CLAIMS("text-heads-make-up", source=SOURCE, says="More heads make up for less than half of what low rank loses on words.",
+        experiment="text", figure="text-trained")  # fmt: skip
+def _heads_do_not_make_up(table: pd.DataFrame) -> list[Check]:
+    return _made_up(table, "budget")
+
+
+@CLAIMS("text-depth-makes-up", source=SOURCE, says="Three layers make up for less than half of what low rank loses on words.",
+        experiment="text", figure="text-trained")  # fmt: skip
+def _depth_does_not_make_up(table: pd.DataFrame) -> list[Check]:
+    return _made_up(table, "layers")
+
+
+@CLAIMS("text-law", source=SOURCE, says="For trained encoders words are as their ellipsoid: what counts is the spectrum.",
+        experiment="text", figure="text-trained")  # fmt: skip
+def _the_spectrum_is_enough(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for shape, rows in table.groupby("shape", sort=False):
+        answered = rows.pivot(index=["seed", "rank"], columns="law", values="answered")
+        away = (answered[WORDS] - answered[LIKE_WORDS]).abs().groupby("seed", sort=True).mean()
+        what = f"mean difference in the share answered, words against their ellipsoid, {shape}"
+        checks.append(Check(what, tuple(away.astype(float)), AtMost(NEAR)))
+    return checks
+
+
+@CLAIMS("text-used-rank", source=SOURCE, says="A head of MiniLM uses more rank where its layer reads more dimensions.",
+        experiment="text-heads", figure="text-heads")  # fmt: skip
+def _used_rank_follows_inputs(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(f"rank correlation over layers of QK's mean {column.replace('_', ' ')} with the inputs' participation ratio",
+              correlation(table, column), AtLeast(0.0), Threshold.NULL)
+        for column in ("effective_rank", "used_rank")
+    ]  # fmt: skip
+
+
+def per_seed(rows: pd.DataFrame, column: str) -> tuple[float, ...]:
+    """The column's mean over the rows of each seed."""
+    return tuple(rows.groupby("seed", sort=True)[column].mean().astype(float))
+
+
+def spread(table: pd.DataFrame, dimension: str) -> "pd.Series[float]":
+    """Standard deviation over laws of log(needed rank / dimension), one value per seed."""
+    once = table.drop_duplicates(["law", "seed"])
+    logs = (once["needed"] / once[dimension]).map(math.log)
+    return logs.groupby(once["seed"]).std()
+
+
+def correlation(table: pd.DataFrame, column: str) -> tuple[float, ...]:
+    """Spearman's correlation over layers between the heads' mean and the inputs' participation ratio, one value per seed."""
+    found = []
+    for _, rows in table.groupby("seed", sort=True):
+        means = rows.groupby("layer")[[column, "participation"]].mean().rank()
+        found.append(float(np.corrcoef(means[column], means["participation"])[0, 1]))
+    return tuple(found)
+
+
+def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
+    """(error of low rank − error with more of it) / (error of low rank − error of full rank), on words."""
+    words = table[table["law"] == WORDS].assign(
+        layers=table["shape"].str.extract(r"^(\d+)", expand=False).astype(int),
+        budget=table["shape"].str.extract(r"(\d+)$", expand=False).astype(int),
+    )
+    other = "layers" if what == "budget" else "budget"
+    words = words[words[other] == 1]
+    errors = words.pivot(index="seed", columns=[what, "rank"], values="error")
+    most, full = words[what].max(), words["rank"].max()
+    return [
+        Check(
+            f"share of the loss at rank {rank} that {what} {most} wins back, words",
+            tuple(
+                ((errors[1, rank] - errors[most, rank]) / (errors[1, rank] - errors[1, full])).astype(float)
+            ),
+            AtMost(MAKES_UP),
+        )
+        for rank in sorted(words["rank"].unique())
+        if rank < full
+    ]
