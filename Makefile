@@ -7,10 +7,13 @@ OUT    ?= report
 FILES  ?=
 JOBS   ?= 2
 
-.PHONY: reproduce test check lint setup mutants clean
+.PHONY: reproduce docs test check lint setup mutants clean
 
 reproduce: $(READY)  ## every paper at scale `quick`, and results/ beside it, then OUT/index.html
 	$(BIN)/rankscope reproduce --out $(OUT)
+
+docs: $(READY)  ## the documentation site, in build/site; a warning is an error
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 test: check  ## the whole suite, after linting and type checks
 
