@@ -84,14 +84,14 @@ def forward(
     """The number at every token; `dtype` is that of products and branches."""
     samples, tokens = inputs.shape[1:3]
     x = torch.baddbmm(weights["b_read"].unsqueeze(1), inputs.flatten(1, 2), weights["w_read"].mT)
-    x = (x.unflatten(1, (samples, tokens)) + weights["positions"][:, None, :tokens]).flatten(1, 2)
+    x = (x.view(len(x), samples, tokens, -1) + weights["positions"][:, None, :tokens]).flatten(1, 2)
     for layer in range(models[0].layers):
         own = {name: weights[f"{layer}.{name}"] for name in _LAYER}
         x = x + _attend(models, own, _norm(x, own["gain_1"], own["shift_1"], dtype), tokens)
         x = x + _mlp(own, _norm(x, own["gain_2"], own["shift_2"], dtype))
     x = _norm(x, weights["gain"], weights["shift"], torch.float32)
     out = torch.baddbmm(weights["b_answer"].unsqueeze(1), x, weights["w_answer"].mT)
-    return out.squeeze(-1).unflatten(1, (samples, tokens))
+    return out.view(len(x), samples, tokens)
 
 
 def head_maps(
@@ -114,10 +114,10 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
     """Causal attention by every member's own heads; torch's kernel, a call for members of one rank side by side."""
-    qkv = _linear(x, own["w_qkv"], own["b_qkv"]).unflatten(1, (-1, tokens))
+    qkv = _linear(x, own["w_qkv"], own["b_qkv"])
     contexts = []
     for rank, members in rank_groups([model.rank for model in models]):
-        heads = qkv[members].unflatten(-1, (3, -1, rank)).flatten(0, 1)
+        heads = qkv[members].reshape(-1, tokens, 3, models[0].inner // rank, rank)
         q, k, v = heads.permute(2, 0, 3, 1, 4)
         context = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         contexts.append(context.transpose(1, 2).reshape(members.stop - members.start, -1, models[0].inner))

@@ -175,7 +175,7 @@ def _cut(task: InContext, numbers: Tensor) -> Iterator[tuple[str, Tensor]]:
     start = 0
     for name, shape in _parts(task).items():
         size = math.prod(shape)
-        yield name, numbers[..., start : start + size].unflatten(-1, shape)
+        yield name, numbers[..., start : start + size].reshape(*numbers.shape[:-1], *shape)
         start += size
 
 
