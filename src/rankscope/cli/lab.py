@@ -85,6 +85,12 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Most members of a stack: 8 on a CPU, 1024 on a GPU if not given."),
     ] = None,
+    streams: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Groups at a time in threads of one process: several small ones share a GPU."
+        ),
+    ] = None,
     missing: Annotated[
         bool,
         typer.Option(
@@ -110,7 +116,7 @@ def reproduce(
     if decide is not None:
         if only is not None or seeds is not None:
             raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
-        _decide(selection, max_seeds, out, device, memory, as_json, strict)
+        _decide(selection, max_seeds, out, device, memory, streams, as_json, strict)
         return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = _kept(results)
@@ -124,7 +130,7 @@ def reproduce(
         log.print(escape(note), soft_wrap=True)
     with log.status("timing a step of each shape"):
         have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
-        todo = schedule(experiments, store, device, memory, group_size, have if missing else None)
+        todo = schedule(experiments, store, device, memory, group_size, have if missing else None, streams)
     log.print(_cost(todo, scale, device), soft_wrap=True)
     deadline = None if allowed is None else started + allowed
     if deadline is not None:
@@ -151,7 +157,14 @@ def reproduce(
 
 
 def _decide(
-    selection: Any, most: int, out: Path, device: str, memory: float | None, as_json: bool, strict: bool
+    selection: Any,
+    most: int,
+    out: Path,
+    device: str,
+    memory: float | None,
+    streams: int | None,
+    as_json: bool,
+    strict: bool,
 ) -> None:
     """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
     from rankscope.lab.decide import decide
@@ -168,7 +181,7 @@ def _decide(
         nonlocal made
         chosen = replace(selection, seeds=seeds, looks=looks)
         experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
-        todo = schedule(experiments, store, device, memory)
+        todo = schedule(experiments, store, device, memory, streams=streams)
         log.print(_cost(todo, chosen.scale, device), soft_wrap=True)
         _run(todo, store, device, log, experiments)
         made = sections(chosen, store)

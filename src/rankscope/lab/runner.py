@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,12 +56,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is left to run and what it will cost."""
+    """What is left to run and what it will cost; the workers may be streams, threads of one process."""
 
     groups: tuple[Group, ...]
     cells: int
     finished: int
     workers: int
+    streams: bool = False
 
     @property
     def seconds(self) -> float:
@@ -88,12 +90,29 @@ def limit_memory(device: str, gibibytes: float) -> None:
             f"memory={gibibytes:g} limits a GPU, and device {device!r} is none. Leave it out, or use cuda.",
             argument="memory",
         )
-    total = torch.cuda.get_device_properties(device).total_memory
-    share = gibibytes * 2**30 / total
-    if not 0 < share <= 1:
-        most = f"{total / 2**30:.1f} GiB"
+    total = _total_memory(device)
+    if not 0 < gibibytes <= total:
+        most = f"{total:.1f} GiB"
         raise InputError(f"memory={gibibytes:g}: give more than 0 and at most {most}.", argument="memory")
-    torch.cuda.set_per_process_memory_fraction(share, torch.device(device).index)
+    torch.cuda.set_per_process_memory_fraction(gibibytes / total, torch.device(device).index)
+
+
+def _total_memory(device: str) -> float:
+    """GiB that a GPU has."""
+    return float(torch.cuda.get_device_properties(device).total_memory / 2**30)
+
+
+@contextmanager
+def _at_most(device: str, memory: float | None, streams: int | None) -> Iterator[None]:
+    """While sizes are probed, one of several streams on a GPU has its share of the memory."""
+    if memory is None or streams is None or torch.device(device).type != "cuda":
+        yield
+        return
+    limit_memory(device, memory)
+    try:
+        yield
+    finally:
+        limit_memory(device, memory * streams)
 
 
 def schedule(
@@ -103,6 +122,7 @@ def schedule(
     memory: float | None = None,
     group_size: int | None = None,
     kept: Collection[str] | None = None,
+    streams: int | None = None,
 ) -> Schedule:
     """Group the unfinished cells, and time a step of a group of each shape.
 
@@ -113,8 +133,14 @@ def schedule(
 
     With `kept`, keys of cells that need not be run, what is missing is a queue: the first seeds of every point before any
     other seed, and of those the groups that take the least time.
+
+    With `streams`, so many groups are trained at a time in threads of one process. A group may then need so much less of a
+    GPU's memory. Steps are timed one group at a time: on a GPU that is not busy with one, several take as long as one.
     """
-    workers = 1 if torch.device(device).type == "cuda" else max(torch.get_num_threads(), 1)
+    cuda = torch.device(device).type == "cuda"
+    workers = 1 if cuda or streams else max(torch.get_num_threads(), 1)
+    if streams is not None and streams > 1 and cuda:
+        memory = (memory or _total_memory(device)) / streams
     done = store.finished(*experiments) | set(kept or ())
     total, shapes = 0, []
     for experiment in experiments:
@@ -132,7 +158,8 @@ def schedule(
             if not all(cell.key() in done for cell in group)
         ]
     groups = []
-    with crew(workers, [partial(_probe, shape, device) for shape in shapes]) as probes:
+    tasks = [partial(_probe, shape, device) for shape in shapes]
+    with _at_most(device, memory, streams), crew(workers, tasks) as probes:
         for number, shape in enumerate(shapes):
             largest = group_size or LARGEST_GROUP[torch.device(device).type]
             within = "" if memory is None else f" within {memory:g} GiB"
@@ -146,12 +173,13 @@ def schedule(
                 if left:
                     ticks = sum(shape.experiment.trainer.steps(cell) for cell in left)
                     groups.append(Group(shape.experiment, left, seconds * ticks, shape.later))
+    workers = streams or workers
     if kept is not None:
         groups.sort(key=lambda group: (group.later, group.seconds))
     elif workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
-    return Schedule(tuple(groups), total, total - pending, workers)
+    return Schedule(tuple(groups), total, total - pending, workers, streams is not None)
 
 
 def run(
@@ -171,7 +199,7 @@ def run(
     tasks = [partial(_run_group, group, device) for group in todo.groups]
     running: dict[Future[Any], Group] = {}
     try:
-        with crew(todo.workers, tasks) as workers:
+        with crew(todo.workers, tasks, streams_on=device if todo.streams else None) as workers:
             while True:
                 now = time.monotonic()
                 left = math.inf if deadline is None else deadline - now

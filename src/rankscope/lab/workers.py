@@ -1,4 +1,4 @@
-"""Workers of the runner: a process per core, so that no one waits for another's interpreter; or this process, for a GPU.
+"""Workers of the runner: a process per core, so that no one waits for another's interpreter; or threads, for a GPU.
 
 Processes are forked, after their tasks are known: a task may be any callable, and only its number and its result travel.
 """
@@ -103,8 +103,11 @@ class _This:
 
 
 @contextmanager
-def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
-    """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first."""
+def crew(count: int, tasks: Sequence[Task], *, streams_on: str | None = None) -> Iterator[Crew]:
+    """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first.
+
+    With `streams_on`, a device, the workers are threads of this process and, on a GPU, each has a stream of its own.
+    """
     global _tasks, _signals
     context = multiprocessing.get_context("fork" if FORKS else None)
     signals = Signals(
@@ -114,7 +117,11 @@ def crew(count: int, tasks: Sequence[Task]) -> Iterator[Crew]:
     )
     before = torch.get_num_threads()
     _tasks, _signals = tasks, signals
-    pool = ProcessPoolExecutor(count, context, _begin) if FORKS and count > 1 else ThreadPoolExecutor(count)
+    pool: Executor
+    if FORKS and count > 1 and streams_on is None:
+        pool = ProcessPoolExecutor(count, context, _begin)
+    else:
+        pool = ThreadPoolExecutor(count, initializer=_begin_thread, initargs=(count, streams_on))
     torch.set_num_threads(1 if count > 1 else before)
     try:
         with pool:
@@ -140,6 +147,17 @@ def _begin() -> None:
     signal.signal(signal.SIGHUP, _end)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
+
+
+def _begin_thread(count: int, streams_on: str | None) -> None:
+    """A thread beside others keeps to one core, and what it has a GPU do waits for nothing of the others'.
+
+    Its stream is one of high priority: torch hands out a few streams in turns, and captures use those of low priority.
+    """
+    if count > 1:
+        torch.set_num_threads(1)
+    if streams_on is not None and torch.device(streams_on).type == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream(streams_on, priority=-1))  # type: ignore[no-untyped-call]
 
 
 def _end(*_: Any) -> None:

@@ -3,6 +3,7 @@
 The step's number is a tensor that the graph counts up; the learning rate and the place for the losses follow from it.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,9 @@ from rankscope.training.adamw import AdamW, Batch, Step
 from rankscope.training.state import State
 
 WARM_UP = 3
+
+CAPTURING = threading.Lock()
+"""Threads of one process capture one after the other: torch's stream for captures, and those it warms up on, are shared."""
 
 
 class GraphedStep(Step[Batch]):
@@ -43,14 +47,16 @@ class GraphedStep(Step[Batch]):
 
     def begin(self, state: State | None) -> int:
         """Warm up, undo what that did or take up the state, and capture the step."""
-        with _side_stream(self.device):
-            for _ in range(WARM_UP):
+        with CAPTURING:
+            with _side_stream(self.device):
+                for _ in range(WARM_UP):
+                    self._advance()
+                    self.now.zero_()
+            start = self._reset(state)
+            self.now.fill_(start)
+            # other threads may allocate meanwhile, which torch would else forbid to the whole process
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self._advance()
-                self.now.zero_()
-        start = self._reset(state)
-        self.now.fill_(start)
-        with torch.cuda.graph(self.graph):
-            self._advance()
         return start
 
     def __call__(self, step: int) -> None:
