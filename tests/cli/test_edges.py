@@ -26,7 +26,7 @@ def test_an_update_of_vectors_alone_is_shown_written_and_has_a_page(cli, tmp_pat
                 weight.add_(0.01)
     model.save_pretrained(tmp_path / "tuned")
     pair = ("updates", "--base-model", tmp_path / "base", "--model", tmp_path / "tuned")
-    code, out, err = cli(*pair, "--out-path", tmp_path / "adapter", "--page", tmp_path / "page")
+    code, out, err = cli(*pair, "--out", tmp_path / "adapter", "--page", tmp_path / "page")
     assert code == 0
     assert "kept whole         5       1       1" in out
     assert "relative error of the output 0.00e+00" in out

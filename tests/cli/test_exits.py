@@ -61,7 +61,7 @@ def test_eight_bit_weights_are_read_with_their_scales(cli, models, tmp_path, kin
     assert f"{UP}_scale_inv" not in source.tensors
     error = (source.tensor(UP) - exact).norm() / exact.norm()
     assert 1e-3 < error < 0.1, "the rounding of three or two bits"
-    code, out, err = run(cli, base, tuned, "--out-path", tmp_path / "adapter", "--json")
+    code, out, err = run(cli, base, tuned, "--out", tmp_path / "adapter", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["adapter"]["logits_error"] < 1e-5
@@ -87,7 +87,7 @@ def test_an_eight_bit_scale_that_does_not_fit_is_one_line(cli, models):
 def test_a_missing_tensor_is_refused_for_it_would_be_random(cli, models, tmp_path, which):
     base, tuned, change, _ = models
     change(which, lambda tensors: tensors.pop(UP))
-    code, _, err = run(cli, base, tuned, "--out-path", tmp_path / "adapter")
+    code, _, err = run(cli, base, tuned, "--out", tmp_path / "adapter")
     assert code == 2
     assert f"{which}: config.json asks for {UP}, which the file does not hold" in err
     assert "random numbers" in err
@@ -97,7 +97,7 @@ def test_a_missing_tensor_is_refused_for_it_would_be_random(cli, models, tmp_pat
 def test_more_layers_than_the_file_has_are_refused(cli, models, tmp_path):
     base, tuned, _, configure = models
     configure("llama-tuned", num_hidden_layers=3)
-    code, _, err = run(cli, base, tuned, "--out-path", tmp_path / "adapter")
+    code, _, err = run(cli, base, tuned, "--out", tmp_path / "adapter")
     assert code == 2
     assert "asks for model.layers.2.self_attn.q_proj.weight and 8 more" in err
 
@@ -109,7 +109,7 @@ def test_a_tensor_that_is_not_made_of_floats_makes_it_partial(cli, models, tmp_p
         tensors[UP] = (100 * tensors[UP]).round().to(torch.int8)
 
     change("llama-tuned", whole_numbers)
-    code, _, err = run(cli, base, tuned, "--out-path", tmp_path / "adapter", "--dry-run")
+    code, _, err = run(cli, base, tuned, "--out", tmp_path / "adapter", "--dry-run")
     assert code == 1
     assert f"beside 1 whose change is unknown are left out (not stored as plain floats): {UP}" in " ".join(
         err.split()
@@ -169,7 +169,7 @@ def test_an_error_near_the_bases_own_is_said_loudly(cli, models, tmp_path):
     base, tuned, _, _ = models
     code, out, err = cli(
         "updates", "--base-model", base, "--model", tuned, "--rule", "rank=1", "--include-regex", "layers.0.*norm",
-        "--out-path", tmp_path / "adapter", "--json",
+        "--out", tmp_path / "adapter", "--json",
     )  # fmt: skip
     assert code == 0
     assert "WARNING: with the adapter the output is off by" in err

@@ -13,7 +13,8 @@ from tests.zoo import SAVED, build
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_heads_prints_a_row_per_head_and_where_rank_is_wasted(cli, zoo, name):
+def test_heads_prints_a_row_per_head_and_where_rank_is_wasted(cli, monkeypatch, zoo, name):
+    monkeypatch.setenv("COLUMNS", "200")
     code, out, err = cli("heads", zoo / name)
     assert code == 0
     assert err == ""
@@ -39,7 +40,8 @@ def test_heads_as_json_and_csv_say_the_same(cli, zoo, tmp_path):
     assert static["heads"][0]["ov_effective_rank"] == content["heads"][0]["ov_effective_rank"]
 
 
-def test_many_heads_are_shown_by_layer(cli, tmp_path):
+def test_many_heads_are_shown_by_layer(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "200")
     build("gpt2", n_layer=37).save_pretrained(tmp_path / "deep")
     _, out, _ = cli("heads", tmp_path / "deep")
     assert "--csv has all 148 heads" in out
@@ -67,7 +69,7 @@ def test_a_map_names_a_known_architecture_or_a_file(cli, zoo, tmp_path):
 
 @pytest.mark.browser
 def test_the_page_of_heads_opens(cli, zoo, tmp_path, browser):
-    assert cli("heads", zoo / "llama", "--out-path", tmp_path)[0] == 0
+    assert cli("heads", zoo / "llama", "--page", tmp_path)[0] == 0
     text = look_at(browser, tmp_path, figures=2, rows=8)
     assert "RoPE turns queries and keys" in text
     assert 'src="http' not in text
@@ -82,7 +84,7 @@ def test_the_page_of_heads_opens(cli, zoo, tmp_path, browser):
         (["heads", "{zoo}/llama", "--map", "lama"], "No architecture 'lama'. Did you mean 'llama'?"),
         (["heads", "{zoo}/llama", "--map", "no.json"], "no.json: no readable JSON layout"),
         (["heads", "{zoo}/llama", "--csv", "no/where.csv"], "--csv no/where.csv: "),
-        (["heads", "{zoo}/llama", "--out-path", "{zoo}/ids.json"], "Give a folder with room to write in."),
+        (["heads", "{zoo}/llama", "--page", "{zoo}/ids.json"], "Give a folder with room to write in."),
         (["heads"], "Missing argument 'model'."),
     ],
 )

@@ -18,13 +18,14 @@ from rich.console import Console
 
 import rankscope.lab.sections
 from rankscope.catalogue import PAPERS
-from rankscope.cli.lab import _remember, _run
+from rankscope.cli.progress import run_behind_bar
 from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge
 from rankscope.lab.runner import Group, Schedule
 from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import FILE
+from rankscope.runs import remember
 from tests.browser import draw, errors
 from tests.lab.kept import keep
 from tests.lab.toy import toy
@@ -119,7 +120,7 @@ def test_deciding_chooses_claim_and_seeds(cli, tmp_path, more, saying):
 
 
 def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
-    code, _, _ = cli("export", "--out", finished_run, "--to", tmp_path)
+    code, _, _ = cli("export", finished_run, "--out", tmp_path)
     assert code == 0
     parquet = pd.read_parquet(tmp_path / "li2024-regime.parquet")
     assert parquet["cell"].nunique() == 2
@@ -131,7 +132,7 @@ def test_export_writes_equal_parquet_and_csv(cli, finished_run, tmp_path):
 def test_report_writes_the_page_again(cli, drawn, finished_run, monkeypatch):
     monkeypatch.chdir(finished_run)  # no results/ there
     (finished_run / "index.html").unlink()
-    code, out, _ = cli("report", "--out", finished_run, "--json")
+    code, out, _ = cli("report", finished_run, "--json")
     assert code == 0
     assert len(json.loads(out)) == len(PAPERS["li2024"].claims)
     assert (finished_run / "index.html").exists()
@@ -162,7 +163,7 @@ def test_from_part_of_the_cells_come_no_verdicts_and_no_traceback(finished_run, 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_verdicts_are_readable_in_a_terminal(cli, drawn, finished_run, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    code, out, _ = cli("report", "--out", finished_run)
+    code, out, _ = cli("report", finished_run)
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
     first = {line[0]: line for line in lines if line}
@@ -204,7 +205,7 @@ def judged(monkeypatch, tmp_path):
         return replace(judgement, verdict=verdict)
 
     monkeypatch.setattr("rankscope.lab.sections.sections", sections)
-    monkeypatch.setattr("rankscope.cli.lab.schedule", lambda *_: Schedule((), 1, 1, 1))
+    monkeypatch.setattr("rankscope.cli.reproduce.schedule", lambda *_: Schedule((), 1, 1, 1))
     monkeypatch.setattr("rankscope.report.write_report", lambda out, made, name: pages.append(made) or out)
     return verdicts, asked, pages
 
@@ -288,7 +289,7 @@ def test_what_cannot_be_run_is_told_and_nothing_is_reported_of_it(cli, tmp_path,
     assert code == 0
     assert "li2024/digits is not run: sklearn cannot be imported: pip install 'rankscope[real]'." in err
     assert "there is nothing that can be run" in err
-    code, _, err = cli("report", "--out", tmp_path)
+    code, _, err = cli("report", tmp_path)
     assert code != 0
     assert "has no finished cell" in err
 
@@ -296,8 +297,8 @@ def test_what_cannot_be_run_is_told_and_nothing_is_reported_of_it(cli, tmp_path,
 def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(tmp_path):
     store, both = Store(tmp_path), [PAPERS["li2024"], PAPERS["amsel2024"]]
 
-    def after(papers, scale, only=None):
-        _remember(store, Selection(papers, scale, None, only))
+    def after(papers, scale, *only):
+        remember(store, Selection(papers, scale, None, only))
         kept = store.note("selection")
         return kept["papers"], kept["scale"]
 
@@ -353,9 +354,9 @@ def test_the_command_line_starts_without_heavy_libraries():
             ["reproduce", "--memory", "8"],
             "memory=8 limits a GPU, and device 'cpu' is none.",
         ),
-        (["export", "--out", "nowhere"], "nowhere holds no run."),
+        (["export", "nowhere"], "nowhere holds no run."),
         (["vouch", "nowhere"], "nowhere holds no run. Name the folder of one, or run rankscope reproduce"),
-        (["report", "--out", "nowhere"], "nowhere holds no run."),
+        (["report", "nowhere"], "nowhere holds no run."),
         (["nonsense"], "nonsense"),
     ],
 )
@@ -382,7 +383,7 @@ def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli
     assert code == 0
     assert [judgement["seeds"] for judgement in json.loads(again)] == [12]
     assert cli(*line, whole)[0] == 0
-    selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, "li2024.fig2")
+    selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, ("li2024.fig2",))
     (experiment,) = selection.experiments(PAPERS["li2024"])
     pd.testing.assert_frame_equal(Store(killed).table(experiment), Store(whole).table(experiment))
 
@@ -424,9 +425,9 @@ def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path
         for _ in range(50):
             advance(2.0)
 
-    monkeypatch.setattr("rankscope.cli.lab.run", fake)
+    monkeypatch.setattr("rankscope.cli.progress.run", fake)
     log = Console(file=io.StringIO(), force_terminal=terminal)
-    _run(Schedule((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
+    run_behind_bar(Schedule((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
     told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
     assert told == ([] if terminal else list(range(5, 100, 5)))
 
@@ -442,7 +443,7 @@ def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(cli, tmp
         assert (code, printed) == (0, "")
         assert "4 trainings" in err
         assert not (out / "index.html").exists(), "no page, no verdicts"
-        code, printed, _ = cli("export", "--out", out, "--to", kept, "--no-csv")
+        code, printed, _ = cli("export", out, "--out", kept, "--parquet-only")
         assert code == 0
         assert f"amsel2024-figure1.parquet: {4 * place} rows" in printed
     table = pd.read_parquet(kept / "amsel2024-figure1.parquet")
@@ -477,7 +478,7 @@ def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, dra
     Store(out).revise("selection", lambda known: kept)
     (tmp_path / "empty").mkdir()
     for given, shown in (((), True), (("--results", tmp_path / "empty"), False)):
-        code, printed, _ = cli("report", "--out", out, *given, "--json")
+        code, printed, _ = cli("report", out, *given, "--json")
         assert code == 0
         said = json.loads(printed)
         smoke = [claim for claim in said if claim["scale"] == "smoke"]

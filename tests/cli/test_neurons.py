@@ -25,7 +25,7 @@ def test_neurons_prints_magnitudes_and_the_knee(cli, zoo, tmp_path, name):
 @pytest.mark.parametrize("data", ["ids.json", "ids.safetensors"])
 def test_neurons_prunes_along_curves_and_writes_a_smaller_model(cli, zoo, tmp_path, data):
     args = ("neurons", zoo / "llama", "--data", zoo / data, "--prune", 0.4, "--prune-heads", 0.5)
-    code, out, _ = cli(*args, "--out-path", tmp_path / "small", "--json")
+    code, out, _ = cli(*args, "--out", tmp_path / "small", "--json")
     assert code == 0
     content = json.loads(out)
     assert set(content) == {"model", "summary", "blocks", "heads", "curves", "pruned"}
@@ -54,7 +54,7 @@ def test_text_is_tokenised_by_the_models_own_tokenizer(cli, zoo, tmp_path):
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(tmp_path / "model")
     text = tmp_path / "text.txt"
     text.write_text("how much rank does attention need ? " * 10)
-    args = ("neurons", tmp_path / "model", "--data", text, "--prune", 0.4, "--out-path", tmp_path / "small")
+    args = ("neurons", tmp_path / "model", "--data", text, "--prune", 0.4, "--out", tmp_path / "small")
     code, out, _ = cli(*args)
     assert code == 0
     assert "Loss on 64 tokens" in out, "two rows of the model's 32 positions, the last 6 of 70 left out"
@@ -64,18 +64,16 @@ def test_text_is_tokenised_by_the_models_own_tokenizer(cli, zoo, tmp_path):
 
 @pytest.mark.browser
 def test_the_page_of_neurons_opens(cli, zoo, tmp_path, browser):
-    assert (
-        cli("neurons", zoo / "mixtral", "--data", zoo / "ids.json", "--out-path", tmp_path / "page")[0] == 0
-    )
+    assert cli("neurons", zoo / "mixtral", "--data", zoo / "ids.json", "--page", tmp_path / "page")[0] == 0
     look_at(browser, tmp_path / "page", figures=2, rows=6)
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["neurons", "{zoo}/llama", "--prune", "0.4"], "say where with --out-path."),
-        (["neurons", "{zoo}/llama", "--prune", "1.5", "--out-path", "x"], "neurons=1.5: a share to prune"),
-        (["neurons", "{zoo}/llama", "--prune", "0", "--out-path", "x"], "Nothing to prune at these shares"),
+        (["neurons", "{zoo}/llama", "--prune", "0.4"], "say where with --out."),
+        (["neurons", "{zoo}/llama", "--prune", "1.5", "--out", "x"], "neurons=1.5: a share to prune"),
+        (["neurons", "{zoo}/llama", "--prune", "0", "--out", "x"], "Nothing to prune at these shares"),
         (["neurons", "{zoo}/llama", "--data", "no.json"], "no.json: cannot be read (No such file"),
         (["neurons", "{zoo}/llama", "--data", "no.txt"], "no.txt: cannot be read (No such file"),
         (
@@ -115,7 +113,7 @@ def test_an_unknown_device_is_refused_before_anything_is_read(cli, tmp_path):
 @pytest.mark.parametrize("name", SAVED)
 def test_neurons_are_the_same_on_a_gpu(cli, zoo, tmp_path, name):
     def seen(device):
-        data = ("--data", zoo / "ids.json", "--prune", 0.4, "--out-path", tmp_path / device)
+        data = ("--data", zoo / "ids.json", "--prune", 0.4, "--out", tmp_path / device)
         found = json.loads(cli("neurons", zoo / name, *data, "--json", "--device", device)[1])
         return found["blocks"] + found["curves"], found["pruned"]["loss"]
 

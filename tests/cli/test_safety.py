@@ -32,9 +32,9 @@ def pair(tmp_path_factory):
 def lines(pair, model, out):
     """Each instrument on `model`, with everything that it writes into `out`."""
     return (
-        ("heads", model, "--offset", 2, "--out-path", out),
-        ("neurons", model, "--prune", 0.4, "--out-path", out),
-        ("updates", "--base-model", pair / "base", "--model", model, "--rule", "full", "--out-path", out),
+        ("heads", model, "--offset", 2, "--page", out),
+        ("neurons", model, "--prune", 0.4, "--out", out),
+        ("updates", "--base-model", pair / "base", "--model", model, "--rule", "full", "--out", out),
     )
 
 
@@ -174,7 +174,7 @@ def test_a_disk_that_runs_full_leaves_nothing_half_written(cli, pair, tmp_path):
 
 def test_a_page_and_a_table_without_room_are_one_line(cli, pair, tmp_path):
     with largest_file(16_000):
-        code, _, err = cli("heads", pair / "single", "--out-path", tmp_path / "page")
+        code, _, err = cli("heads", pair / "single", "--page", tmp_path / "page")
     assert (code, err.count("\n")) == (2, 1)
     assert "Give a folder with room to write in." in err
     assert list((tmp_path / "page").iterdir()) == [], "not even a part of the page"

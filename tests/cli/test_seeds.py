@@ -28,11 +28,11 @@ def seeds(folder):
 def test_a_report_says_which_verdicts_other_seeds_share(cli, run):
     first, other = run("first"), run("other", "--first-seed", 1000)
     assert {1000 + seed for seed in seeds(first)} == seeds(other)
-    code, out, err = cli("report", "--out", first, "--beside", other)
+    code, out, err = cli("report", first, "--beside", other)
     assert code == 0, err
     assert "verdicts that both decide are the same" in " ".join(out.split())
     assert "verdicts that both decide are the same" in (first / "index.html").read_text()
-    code, _, err = cli("report", "--out", first, "--beside", first)
+    code, _, err = cli("report", first, "--beside", first)
     assert (code, "there is nothing to compare" in err) == (2, True)
     before = Store(first, reading=True).note("selection")
     assert before["first_seed"] == 0

@@ -53,7 +53,7 @@ def whole(folder):
 def test_a_disk_that_is_full_while_drawing(cli, run):
     cells = whole(run)
     with largest_file(40_000):  # the log's index has 32 KiB
-        said = one_line(cli, "report", "--out", run)
+        said = one_line(cli, "report", run)
     assert "The cells, and the page that was there, are kept." in said
     assert (run / "index.html").read_text() == "the old page"
     assert whole(run) == cells > 0
@@ -67,14 +67,14 @@ def test_a_file_or_a_folder_that_is_in_the_way(cli, run, place):
     else:
         (run / place).unlink()
         (run / place).mkdir()
-    assert f"{run}: " in one_line(cli, "report", "--out", run)
+    assert f"{run}: " in one_line(cli, "report", run)
     assert whole(run)
 
 
 def test_a_note_of_what_was_run_that_is_damaged(cli, run):
     with closing(sqlite3.connect(run / FILE)) as database, database:
         database.execute("UPDATE notes SET value = '{' WHERE name = 'selection'")
-    assert "does not say any more what was run" in one_line(cli, "report", "--out", run)
+    assert "does not say any more what was run" in one_line(cli, "report", run)
     assert cli("check", run)[0] == 1
     assert cli(*ONLY, "--out", run)[0] == 0
     assert cli("check", run)[0] == 0, "the run mended it"
@@ -96,7 +96,7 @@ def test_a_results_table_with_a_missing_or_an_odd_column(cli, run, tmp_path, nam
     folder = keep(tmp_path / "results", lambda rank, layers, budget, seed: layers == 1)
     path = folder / f"{name}.parquet"
     change(pd.read_parquet(path)).to_parquet(path, index=False)
-    assert said in one_line(cli, "report", "--out", run, "--results", folder)
+    assert said in one_line(cli, "report", run, "--results", folder)
     assert (run / "index.html").read_text() == "the old page"
 
 
@@ -118,7 +118,7 @@ def test_standard_output_on_a_full_device():
 def test_a_folder_of_any_name(ran, tmp_path):
     folder = tmp_path / os.fsdecode(b"caf\xe9 run[a] [/] a%20b?c#d")
     shutil.copytree(ran, folder)
-    found = command("report", "--out", folder, cwd=tmp_path, stdout=subprocess.PIPE, errors="surrogateescape")
+    found = command("report", folder, cwd=tmp_path, stdout=subprocess.PIPE, errors="surrogateescape")
     assert found.returncode == 0, found.stderr
     assert f"Page: {folder / 'index.html'}" in found.stderr
     found = command("check", folder, cwd=tmp_path, stdout=subprocess.PIPE, errors="surrogateescape")
@@ -134,9 +134,9 @@ def test_an_archive_is_reported_and_exported_elsewhere(cli, run, tmp_path):
     run.chmod(0o555)
     try:
         with as_nobody():
-            assert "Permission denied" in one_line(cli, "report", "--out", run)
-            assert cli("report", "--out", run, "--to", tmp_path / "elsewhere" / "page")[0] == 0
-            assert cli("export", "--out", run, "--to", tmp_path / "elsewhere" / "tables")[0] == 0
+            assert "Permission denied" in one_line(cli, "report", run)
+            assert cli("report", run, "--out", tmp_path / "elsewhere" / "page")[0] == 0
+            assert cli("export", run, "--out", tmp_path / "elsewhere" / "tables")[0] == 0
             assert "is read-only" in one_line(cli, *ONLY, "--out", run)
     finally:
         run.chmod(0o755)

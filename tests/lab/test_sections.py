@@ -71,7 +71,7 @@ def test_while_an_experiment_is_not_run_its_figure_may_be_missing(store, first_o
     elsewhere = paper(figure="second")
     assert made(elsewhere, store) == ["toy.good", "toy.other"]
     assert made(elsewhere, first_only) == ["toy.good", "toy.other"]
-    assert made(elsewhere, store, only="toy.other") == ["toy.other"]
+    assert made(elsewhere, store, only=("toy.other",)) == ["toy.other"]
 
 
 def test_a_check_that_raises_is_an_error_that_names_the_claim(store):

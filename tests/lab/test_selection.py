@@ -34,8 +34,8 @@ def test_without_a_wish_all_claims_and_all_experiments_of_the_scale_are_asked_fo
 
 
 def test_one_claim_needs_its_own_experiment_alone():
-    assert asked(only="p.two") == ([TWO], ["p/large"])
-    assert asked(only="p.one") == ([ONE], ["p/small"])
+    assert asked(only=("p.two",)) == ([TWO], ["p/large"])
+    assert asked(only=("p.one",)) == ([ONE], ["p/small"])
 
 
 def test_one_experiment_has_its_own_claims_alone():
@@ -58,13 +58,16 @@ def test_the_grid_has_the_seeds_and_the_labels_that_are_asked_for():
 @pytest.mark.parametrize(
     ("wish", "says"),
     [
-        ({"only": "p.on"}, r"No claim 'p\.on'\. Did you mean 'p\.one'\?"),
+        ({"only": ("p.on",)}, r"No claim 'p\.on'\. Did you mean 'p\.one'\?"),
         ({"experiment": "p/larg"}, r"No experiment 'p/larg'\. Did you mean 'p/large'\?"),
         ({"experiment": "p/large", "scale": Scale.SMOKE}, r"No experiment 'p/large'\. "),
         ({"seeds": 1}, "an interval needs at least two seeds"),
-        ({"only": "p.one", "experiment": "p/small"}, "both say what to run: give one of them"),
+        ({"only": ("p.one",), "experiment": "p/small"}, "both say what to run: give one of them"),
         ({"where": {"scale": ["1.0"]}}, "cuts one experiment's grid: name the experiment"),
-        ({"where": {"scale": ["1.0"]}, "only": "p.one"}, "cuts one experiment's grid: name the experiment"),
+        (
+            {"where": {"scale": ["1.0"]}, "only": ("p.one",)},
+            "cuts one experiment's grid: name the experiment",
+        ),
     ],
 )
 def test_a_wishthat_cannot_be_is_an_error_with_its_remedy(wish, says):

@@ -31,7 +31,7 @@ def _near(one, two):
 def test_the_worked_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "200")
     test = doctest.DocTestParser().get_doctest(PAGE.read_text(encoding="utf-8"), {}, "scope.md", str(PAGE), 0)
     runner = doctest.DocTestRunner(Close(), optionflags=doctest.NORMALIZE_WHITESPACE)
     result = runner.run(test)

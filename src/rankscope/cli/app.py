@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -33,21 +32,25 @@ ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signa
 COMMANDS = {
     "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "reproduce": (
-        "lab",
+        "reproduce",
         "Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was.",
     ),
     "claims": (
-        "lab",
+        "claims",
         "List every claim: its source, its statement, whose it is, and which experiment decides it.",
     ),
-    "export": ("lab", "Write every experiment's table, and the provenance of its cells, as Parquet and CSV."),
-    "report": ("lab", "Write the page again from the store, without running anything."),
+    "export": (
+        "export",
+        "Write every experiment's table, and the provenance of its cells, as Parquet and CSV.",
+    ),
+    "report": ("report", "Write the page again from the store, without running anything."),
     "diff": ("diff", "Compare two runs: print the verdicts that changed; with --page, figures side by side."),
     "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
     "vouch": (
         "vouch",
         "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
     ),
+    "new": ("new", "Write the skeleton of a paper of your own, which runs at once, and its test."),
     "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
     "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (
@@ -77,7 +80,29 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-OPTIONS = {"architecture": "--map"}
+GROUPS = {
+    "Theory": ("bound", "plan", "survey"),
+    "Checkpoints": ("heads", "updates", "neurons"),
+}
+"""Commands by what they are about, as the list of commands shows them; all others are the lab's."""
+
+RENAMED = {
+    ("heads", "--out-path"): "--page",
+    ("updates", "--out-path"): "--out",
+    ("neurons", "--out-path"): "--out for a smaller model, --page for a page",
+    ("export", "--to"): "--out, and the run folder is the first argument",
+    ("report", "--to"): "--out, and the run folder is the first argument",
+    ("export", "--no-csv"): "--parquet-only",
+    ("survey", "--figure"): "--out",
+}
+"""Options of earlier versions, and what they are called now."""
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 done, but a result is partial or damaged or, with --strict, a claim fails; "
+    "2 a mistake, in one line with its remedy; 130 stopped."
+)
+
+OPTIONS = {"architecture": "--map", "out_path": "--out"}
 """Options whose name is not that of the library's argument."""
 
 
@@ -86,13 +111,16 @@ app = typer.Typer(
     help="How much rank does attention need? Two papers made executable, every claim with a verdict; and real "
     "checkpoints under the scope.",
     no_args_is_help=True,
-    add_completion=False,
+    epilog=EXIT_CODES,
 )
 
 for _name, (_, _says) in COMMANDS.items():
-    app.command(_name, help=_says)(lambda: None)  # its module has the command itself, under the same name
+    # A stand-in: its module has the command itself, under the same name.
+    _group = next((group for group, names in GROUPS.items() if _name in names), "Lab")
+    app.command(_name, help=_says, rich_help_panel=_group)(
+        lambda: None
+    )  # its module has the command itself, under the same name
 
-Out = Annotated[Path, typer.Option(help="Run folder: the store, the page and the figures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -173,6 +201,10 @@ def _misused(error: Any) -> NoReturn:
     while context is not None and context.parent is not None:
         path.insert(0, context.info_name)
         context = context.parent
+    option = getattr(error, "option_name", None)
+    renamed = RENAMED.get((path[-1], str(option))) if path else None
+    if renamed is not None:
+        message = f"{option} is now {renamed}"
     ended = message if message.endswith((".", "?")) else f"{message}."
     _fail(f"{ended} See {' '.join(['rankscope', *path])} --help.")
 

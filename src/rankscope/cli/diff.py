@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.lab import measured, remembered
+from rankscope.cli.verdicts import measured
 from rankscope.lab import Judgement, Store
+from rankscope.runs import remembered
 
 if TYPE_CHECKING:
     from rankscope.lab.section import Section

@@ -11,7 +11,6 @@ from rich.console import Console
 from rankscope.checkpoints import open_source
 from rankscope.cli.app import AsJson, app, emit
 from rankscope.cli.options import (
-    Csv,
     Device,
     Map,
     ModelArgument,
@@ -21,7 +20,7 @@ from rankscope.cli.options import (
     quiet_transformers,
     read_map,
 )
-from rankscope.cli.tables import records, show_table, to_json, write_csv
+from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
 from rankscope.core import InputError
 from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import refuse_existing
@@ -52,15 +51,19 @@ def neurons(
     as_json: AsJson = False,
     csv: Csv = None,
     out_path: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the smaller model or, where nothing is pruned, for a page."),
+        Path | None, typer.Option("--out", help="Folder for the smaller model of --prune and --prune-heads.")
     ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write a page with curves to this folder.")] = None,
 ) -> None:
     """Which neurons and heads are small, and what does the loss say when they go?"""
     check_device(device)
     pruning = prune is not None or prune_heads is not None
     if pruning and out_path is None:
-        raise InputError("--prune and --prune-heads write a smaller model: say where with --out-path.")
+        raise InputError("--prune and --prune-heads write a smaller model: say where with --out.")
+    if out_path is not None and not pruning:
+        raise InputError(
+            "--out is for a smaller model: say what goes with --prune, or use --page for a page."
+        )
     if pruning and layout_map is not None:
         raise InputError("--map reads a model but cannot write one: leave it out, or --prune.")
     if pruning and out_path is not None:
@@ -82,8 +85,8 @@ def neurons(
         pruned = prune_model(
             source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches, device=device
         )
-    if out_path is not None and not pruning:
-        _page(model, scope, curves, out_path)
+    if page is not None:
+        _page(model, scope, curves, page)
     if as_json:
         emit(to_json(_content(model, scope, curves, pruned)))
     else:

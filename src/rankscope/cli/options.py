@@ -24,7 +24,6 @@ Map = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
-Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
 
 
 def read_map(given: str | None) -> str | Layout | None:

@@ -82,7 +82,7 @@ def plan(
     bytes_per_number: Annotated[int, typer.Option(help="Bytes of a number in the KV cache.")] = 2,
     context: Annotated[int, typer.Option(help="Tokens that FLOPs are counted over.")] = 4_096,
     as_json: AsJson = False,
-    csv: Annotated[Path | None, typer.Option(help="Write every row to this file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the whole table to this file.")] = None,
 ) -> None:
     """Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like."""
     from rankscope.cli.tables import show_table, write_csv

@@ -14,8 +14,8 @@ from rich.console import Console
 from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.modules import import_extra
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.options import PARTIAL, Csv, Device, Revision, make_page, quiet_transformers, tensor_bar
-from rankscope.cli.tables import records, show_table, to_json, write_csv
+from rankscope.cli.options import PARTIAL, Device, Revision, make_page, quiet_transformers, tensor_bar
+from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
 from rankscope.core import InputError
 from rankscope.core.text import printable
 from rankscope.lab.runner import check_device
@@ -76,10 +76,10 @@ def updates(
     as_json: AsJson = False,
     csv: Csv = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what --out-path would write, and write no adapter.")
+        bool, typer.Option("--dry-run", help="Say what --out would write, and write no adapter.")
     ] = False,
     out_path: Annotated[
-        Path | None, typer.Option(help="Write a verified PEFT adapter to this folder.")
+        Path | None, typer.Option("--out", help="Write a verified PEFT adapter to this folder.")
     ] = None,
     verify: Annotated[
         bool,

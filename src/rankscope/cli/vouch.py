@@ -7,7 +7,7 @@ import typer
 
 from rankscope.catalogue import PAPERS
 from rankscope.cli.app import app, emit
-from rankscope.cli.lab import RESULTS, tables_folder
+from rankscope.cli.runs import RESULTS, tables_folder
 from rankscope.core import InputError
 from rankscope.lab import Scale, Store
 

@@ -4,12 +4,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rankscope.measure.interval import mean_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 MOST_TICKS = 8
 MOST_COLUMNS = 3
@@ -158,7 +162,7 @@ class Panel:
         return f"{self.title}: {axes}; {', '.join(series.name for series in self.series)}."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Figure:
     """Panels side by side with what the paper says and what was measured; `columns` breaks them into rows.
 
@@ -173,6 +177,20 @@ class Figure:
     experiments: tuple[str, ...] = field(default=())
     columns: int | None = None
     shared_y: bool = False
+
+    def plot(self) -> "Canvas":
+        """The figure as matplotlib draws it; a notebook shows it."""
+        from rankscope.figures.printed import draw
+
+        return draw(self)
+
+    def __repr__(self) -> str:
+        return f"Figure({self.id}: {self.title}; {len(self.panels)} panels)"
+
+    def _repr_html_(self) -> str:
+        from rankscope.figures.printed import as_svg
+
+        return f"<figure>{as_svg(self)}<figcaption>{escape(self.caption)}</figcaption></figure>"
 
     @property
     def shape(self) -> tuple[int, int]:

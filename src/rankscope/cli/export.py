@@ -1,0 +1,42 @@
+"""`rankscope export`: a run's tables as files."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankscope.catalogue import PAPERS
+from rankscope.cli.app import app, emit
+from rankscope.cli.runs import RunFolder, output_folder
+from rankscope.lab import Store
+from rankscope.runs import remembered
+
+
+@app.command()
+def export(
+    run: RunFolder = Path("report"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to; the run folder's export/ if not given.")
+    ] = None,
+    parquet_only: Annotated[
+        bool, typer.Option("--parquet-only", help="No CSV beside the Parquet files.")
+    ] = False,
+) -> None:
+    """Write every experiment's table, and the provenance of its cells, as Parquet and CSV.
+
+    With --out, cells that the folder has from before, and this run does not have, stay in its tables.
+    """
+    from rankscope.lab.tables import export_tables
+
+    target = output_folder(run, out, "export") or run / "export"
+    store = Store(run, reading=True)
+    selection = remembered(store)
+    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    for name, rows in export_tables(
+        target, experiments, store, add=out is not None, csv=not parquet_only
+    ).items():
+        emit(f"{target / name}.parquet{', .csv' * (not parquet_only)}: {rows} rows")
+    known = [e for paper in PAPERS.values() for e in paper.experiments(selection.scale)]
+    others = store.count(*known) - len(store.finished(*experiments))
+    if others:
+        emit(f"Left out: {others} cells of other scales or settings than {run}'s last run.")

@@ -1,0 +1,80 @@
+"""What a run costs, how far it is, and where its page is: on standard error, apart from the results."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rankscope.core import plain_errors
+from rankscope.lab import Experiment, Scale, Store, run
+from rankscope.lab.callbacks import Callback, telling
+from rankscope.lab.runner import Schedule
+
+LINE = 5
+"""Per cent of a run between two lines in a log."""
+
+
+def run_behind_bar(
+    todo: Schedule,
+    store: Store,
+    device: str,
+    log: Console,
+    experiments: Sequence[Experiment],
+    deadline: float | None = None,
+    callback: Callback | None = None,
+) -> int:
+    """Run the plan behind a progress bar that counts expected seconds, and how many groups are left; a log has 20 lines."""
+    total = sum(group.seconds for group in todo.groups)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn(),
+        console=log, disable=not todo.groups,
+    ) as bar:  # fmt: skip
+        bar.add_task("training", total=total)
+        (task,), told = bar.tasks, 0
+
+        def advance(seconds: float) -> None:
+            nonlocal told
+            bar.advance(task.id, seconds)
+            if not log.is_terminal and told + LINE <= task.percentage < 100:
+                told = int(task.percentage // LINE * LINE)
+                log.print(f"training: {told}% after {_duration(task.elapsed or 0.0)}")
+
+        try:
+            return run(todo, store, device, advance=telling(callback, total, advance), deadline=deadline)
+        except KeyboardInterrupt:
+            bar.stop()
+            kept = len(store.finished(*experiments))
+            words = f"{kept} finished cells are kept in {store.path}; run again to go on."
+            log.print(words, soft_wrap=True, markup=False)
+            raise
+
+
+def write_page(out: Path, made: Any, log: Console, name: str | None = None) -> Path:
+    """Draw the figures and write the page; what stops that leaves the cells and the page of before as they are."""
+    from rankscope.report import write_report
+
+    remedy = "The cells, and the page that was there, are kept. Mend that, or write elsewhere: rankscope report --out."
+    with log.status("drawing figures"), plain_errors(out, remedy):
+        return write_report(out, made, name=name)
+
+
+def cost(todo: Schedule, scale: Scale, device: str) -> str:
+    """How many trainings there are, and about how long they take."""
+    left = todo.cells - todo.finished
+    if not todo.cells:
+        return f"Scale {scale.value}: there is nothing that can be run."
+    if not left:
+        return f"Scale {scale.value}: all {todo.cells} trainings are finished already."
+    done = f", {todo.finished} finished already" if todo.finished else ""
+    groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
+    return (
+        f"Scale {scale.value}: {left} trainings in {groups}{done}; "
+        f"about {_duration(todo.seconds)} on {device} with {todo.workers} at a time, by a short measurement."
+    )
+
+
+def _duration(total: float) -> str:
+    minutes, seconds = divmod(round(total), 60)
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"

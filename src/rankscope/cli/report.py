@@ -1,0 +1,49 @@
+"""`rankscope report`: the page again, from the store."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rankscope.cli.app import AsJson, app
+from rankscope.cli.progress import write_page
+from rankscope.cli.runs import Kept, RunFolder, kept_tables, output_folder
+from rankscope.cli.verdicts import show
+from rankscope.core import InputError
+from rankscope.lab import Store
+from rankscope.runs import remembered
+
+
+@app.command()
+def report(
+    run: RunFolder = Path("report"),
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; the run folder if not given.")] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run of the same papers with other seeds: the page says which verdicts it shares."
+        ),
+    ] = None,
+    results: Kept = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the page again from the store, without running anything."""
+    from rankscope.lab.agreement import with_agreement
+    from rankscope.lab.sections import sections, with_results
+
+    kept = kept_tables(results)
+    target = output_folder(run, out, "report") or run
+    store = Store(run, reading=True)
+    made = sections(remembered(store), store)
+    if beside is not None:
+        other = Store(beside, reading=True)
+        made = with_agreement(made, sections(remembered(other), other))
+    if all(section.provenance.empty for section in made):
+        raise InputError(
+            f"{run} has no finished cell of this version of the code. Run rankscope reproduce --out {run}."
+        )
+    page = with_results(made, kept)
+    show(page if as_json else made, as_json)
+    log = Console(stderr=True)
+    log.print(f"Page: {write_page(target, page, log)}", soft_wrap=True, markup=False)

@@ -1,0 +1,225 @@
+"""`rankscope reproduce`: run, judge, write the page."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from rankscope.catalogue import find
+from rankscope.cli.app import AsJson, app
+from rankscope.cli.progress import cost, run_behind_bar, write_page
+from rankscope.cli.runs import Kept, OutsidePapers, kept_tables
+from rankscope.cli.verdicts import show
+from rankscope.core import InputError
+from rankscope.lab import Judgement, Scale, Store, Verdict
+from rankscope.lab.callbacks import store_for, writer
+from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
+from rankscope.lab.runner import check_device, limit_memory, schedule
+from rankscope.lab.selection import Selection
+from rankscope.runs import prepare, remember, remembered
+
+if TYPE_CHECKING:
+    from rankscope.lab.section import Section
+
+
+@app.command()
+def reproduce(
+    papers: Annotated[
+        list[str] | None, typer.Argument(help="Papers to run; all of them if none is named.")
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes.")
+    ] = Scale.QUICK,
+    paper: OutsidePapers = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder to write to: the store, the page and the figures of the run.")
+    ] = Path("report"),
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of every experiment, instead of the scale's own.")
+    ] = None,
+    first_seed: Annotated[
+        int, typer.Option(help="Added to every seed: the same experiments with other random draws.")
+    ] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLAIM",
+            help="Run what this claim needs, judge it alone, on a page of its own; an id, a short name or a glob, may be "
+            "given again.",
+        ),
+    ] = None,
+    decide: Annotated[
+        str | None, typer.Option(help="Add seeds until this claim is decided, on a page of its own.")
+    ] = None,
+    max_seeds: Annotated[int, typer.Option(help="Seeds that --decide goes up to.")] = 64,
+    experiment: Annotated[
+        str | None,
+        typer.Option(help="Run this experiment alone, as amsel2024/figure1. No page, no verdicts."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="A piece of that experiment's grid, as layers=1 or rank=1,64; may be given again."),
+    ] = None,
+    results: Kept = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(help="GiB of a GPU's memory to use at most; all that is free if not given."),
+    ] = None,
+    group_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most members of a stack: 8 on a CPU, 1024 on a GPU if not given."),
+    ] = None,
+    streams: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Groups at a time in threads of one process: several small ones share a GPU."
+        ),
+    ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--missing", help="Run what the results lack, most decisive cells first. No page, no verdicts."
+        ),
+    ] = False,
+    visit: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="Stop by itself after so long, as 25m; unfinished trainings keep their state."
+        ),
+    ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(help="Send progress and metrics to tensorboard (RUN/tensorboard), wandb or mlflow."),
+    ] = None,
+    as_json: AsJson = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
+) -> None:
+    """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
+    from rankscope.lab.sections import sections, with_results
+
+    selection = Selection(
+        find([*(papers or []), *(paper or [])]),
+        scale,
+        seeds,
+        (decide,) if decide else tuple(only or ()),
+        experiment,
+        _axes(where or []),
+        first_seed,
+    )
+    check_device(device)
+    if decide is not None:
+        if len(selection.only) > 1:
+            raise InputError(f"--decide {decide} names {len(selection.only)} claims: name one.")
+        if only is not None or seeds is not None:
+            raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
+        if track is not None:
+            raise InputError("--decide has no tracking: leave out --track.")
+        _decide(selection, max_seeds, out, device, memory, streams, as_json, strict)
+        return
+    started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
+    kept = kept_tables(results)
+    if memory is not None:
+        limit_memory(device, memory)
+    callback = None if track is None else writer(track, out)
+    store = store_for(out, callback)
+    remember(store, selection)
+    log = Console(stderr=True)
+    experiments = [e for one in selection.papers for e in selection.experiments(one)]
+    prepare(experiments)
+    for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
+        log.print(escape(note), soft_wrap=True)
+    with log.status("timing a step of each shape"):
+        have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
+        todo = schedule(experiments, store, device, memory, group_size, have if missing else None, streams)
+    log.print(cost(todo, scale, device), soft_wrap=True)
+    deadline = None if allowed is None else started + allowed
+    if deadline is not None:
+        todo = for_a_visit(todo, deadline - time.monotonic())
+    try:
+        left = run_behind_bar(todo, store, device, log, experiments, deadline, callback)
+    finally:
+        if callback is not None:
+            callback.close()
+    if left:
+        log.print(
+            f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
+            soft_wrap=True,
+        )
+    if experiment is not None or missing or left:
+        told = f"Finished cells: {store.path}. rankscope export writes them as tables."
+        log.print(told, soft_wrap=True, markup=False)
+        return
+    made = sections(
+        selection if only else remembered(store), store
+    )  # the page has papers of earlier runs, too
+    shown = [section for one in selection.papers for section in made if section.paper is one]
+    show(shown, as_json)
+    page = made if only else with_results(made, kept)
+    log.print(f"Page: {write_page(out, page, log, page_name(selection))}", soft_wrap=True, markup=False)
+    if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
+        raise typer.Exit(1)
+
+
+def _decide(
+    selection: Any,
+    most: int,
+    out: Path,
+    device: str,
+    memory: float | None,
+    streams: int | None,
+    as_json: bool,
+    strict: bool,
+) -> None:
+    """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
+    from rankscope.lab.decide import decide
+    from rankscope.lab.sections import sections
+
+    store, log = Store(out), Console(stderr=True)
+    remember(store, selection)
+    if memory is not None:
+        limit_memory(device, memory)
+    (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
+    made: list[Section] = []
+
+    def judged(seeds: int, looks: int) -> Judgement | None:
+        nonlocal made
+        chosen = replace(selection, seeds=seeds, looks=looks)
+        experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
+        todo = schedule(experiments, store, device, memory, streams=streams)
+        log.print(cost(todo, chosen.scale, device), soft_wrap=True)
+        run_behind_bar(todo, store, device, log, experiments)
+        made = sections(chosen, store)
+        return next((one for section in made for one in section.judgements), None)
+
+    for seeds, found in decide(judged, len(experiment.grid.seeds), most):
+        log.print(
+            f"{seeds} seeds: {found.how if found else experiment.not_run}", soft_wrap=True, markup=False
+        )
+    show(made, as_json)
+    if made:
+        log.print(f"Page: {write_page(out, made, log, page_name(selection))}", soft_wrap=True)
+    if strict and any(one.verdict is Verdict.FAILS for section in made for one in section.judgements):
+        raise typer.Exit(1)
+
+
+def page_name(selection: Selection) -> str | None:
+    """The page of single claims: a claim's own, or one for several of them; None is the run's page."""
+    if not selection.only:
+        return None
+    return selection.only[0] if len(selection.only) == 1 else "selected-claims"
+
+
+def _axes(where: list[str]) -> dict[str, list[str]]:
+    """`layers=1`, `rank=1,64` as axes with their labels; an axis that is named twice has the labels of both."""
+    axes: dict[str, list[str]] = {}
+    for piece in where:
+        name, found, labels = piece.partition("=")
+        if not (name and found and labels):
+            raise InputError(f"--where {piece!r} is not AXIS=LABEL[,LABEL…], as layers=1 or rank=1,64.")
+        axes.setdefault(name, []).extend(labels.split(","))
+    return axes

@@ -1,0 +1,119 @@
+"""Runs from Python: `reproduce` runs papers, `load` reads what a run left."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankscope.catalogue import PAPERS, address, find
+from rankscope.core import InputError, suggest
+from rankscope.lab import Experiment, Scale, Store, run
+from rankscope.lab.callbacks import Callback, store_for, telling
+from rankscope.lab.loaded import Run, loaded
+from rankscope.lab.runner import check_device, schedule
+from rankscope.lab.selection import Selection
+from rankscope.studies.real import fetch as real
+
+
+def load(run_folder: str | Path) -> Run:
+    """Read a run folder, without running anything.
+
+    Args:
+        run_folder: what `rankscope reproduce --out` wrote.
+
+    Returns:
+        Its tables, verdicts and figures.
+
+    Example:
+        >>> import rankscope
+        >>> rankscope.load("no-such-folder")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rankscope.core.errors.InputError: no-such-folder holds no run. Name the folder of one, or run rankscope ...
+    """
+    store = Store(run_folder, reading=True)
+    return loaded(store, remembered(store))
+
+
+def reproduce(
+    *papers: str,
+    scale: str = "quick",
+    out: str | Path = "report",
+    seeds: int | None = None,
+    only: str | Sequence[str] | None = None,
+    device: str = "cpu",
+    callback: Callback | None = None,
+) -> Run:
+    """Run papers' experiments and judge their claims; a run that was stopped goes on where it was.
+
+    Args:
+        papers: names, as "li2024"; all of them if none is given.
+        scale: "smoke" (seconds), "quick" (minutes on two cores) or "paper" (the paper's sizes).
+        out: the run folder, where finished trainings are kept.
+        seeds: seeds of every experiment, instead of the scale's own.
+        only: claims, by id, short name or glob: what they need is run, and nothing else.
+        device: "cpu" or "cuda".
+        callback: is called with the progress and the finished cells' metrics, see `rankscope.lab.callbacks`.
+
+    Returns:
+        The run's tables, verdicts and figures.
+
+    Example:
+        >>> import tempfile, rankscope
+        >>> folder = tempfile.mkdtemp()
+        >>> run = rankscope.reproduce("amsel2024", scale="smoke", only="hardmax", out=folder)
+        >>> run.verdicts["claim"].tolist(), sorted(run.tables)
+        (['amsel2024.hardmax'], ['amsel2024/constructions'])
+    """
+    if scale not in list(Scale):
+        raise InputError(f"No scale {scale!r}. {suggest(scale, [one.value for one in Scale])}")
+    asked = (only,) if isinstance(only, str) else tuple(only or ())
+    selection = Selection(find(list(papers)), Scale(scale), seeds, asked)
+    store = store_for(Path(out), callback)
+    remember(store, selection)
+    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    prepare(experiments)
+    todo = schedule(experiments, store, check_device(device))
+    try:
+        run(todo, store, device, advance=telling(callback, sum(group.seconds for group in todo.groups)))
+    finally:
+        if callback is not None:
+            callback.close()
+    return loaded(store, selection)
+
+
+def prepare(experiments: Sequence[Experiment]) -> None:
+    """Fetch what experiments need and the package does not carry, where it is missing and can be had."""
+    if any(experiment.name == real.SENTENCES for experiment in experiments):
+        real.fetch_sentences()
+
+
+def remember(store: Store, selection: Selection) -> None:
+    """Note what a folder's page and tables are of: runs of one scale add their papers; single claims begin a page only."""
+
+    def changed(known: dict[str, object] | None) -> dict[str, object]:
+        if known is not None and selection.only:
+            return known
+        papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
+        now = {
+            "scale": selection.scale.value,
+            "seeds": selection.seeds,
+            "first_seed": selection.first_seed,
+        }
+        if known is not None and {**known, **now} == known:
+            before = known["papers"]
+            assert isinstance(before, list)
+            papers |= {paper.name for paper in find(before)}
+        return {"papers": [address(name) for name in PAPERS if name in papers], **now}
+
+    store.revise("selection", changed)
+
+
+def remembered(store: Store) -> Selection:
+    """What a run folder's page is of."""
+    kept = store.note("selection")
+    if kept is None:
+        raise InputError(
+            f"{store.folder} does not say any more what was run. Run rankscope reproduce --out {store.folder} as before: "
+            "finished cells are kept."
+        )
+    return Selection(
+        find(kept["papers"]), Scale(kept["scale"]), kept["seeds"], first_seed=kept.get("first_seed", 0)
+    )
