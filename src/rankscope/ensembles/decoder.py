@@ -1,0 +1,183 @@
+"""GPT-2's decoder for a stack of members, member axis first: pre-norm LayerNorm, tanh-GELU, learned positions, no dropout.
+
+Where rank · heads is one number, the projections of every (rank, heads) pair have one shape. So members with different heads
+share every matrix product, and only the cut of the channels into heads differs. In GPT-2 that number is dim; here rank and
+heads are free.
+
+A member's weights are what its seed says, whatever its rank and whoever stands beside it. They are a tensor a layer,
+`layer.name`, and (member, out, in) for a linear map. Activations are (member, position, feature), positions are samples times
+tokens. With 16-bit arrays the residual stream stays float32, as under autocast.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from rankscope.core import Config, InputError
+from rankscope.core.streams import stream
+from rankscope.kernels.attention import rank_groups
+from rankscope.linalg.weights import Weights
+
+INIT = 0.02
+"""Standard deviation of GPT-2's initial weights."""
+
+EPSILON = 1e-5
+"""Of GPT-2's LayerNorm."""
+
+
+class Decoder(Config):
+    """Reads vectors of `input_dim` features, of at most `tokens` tokens, and writes one number at every token."""
+
+    input_dim: int = Field(ge=1)
+    dim: int = Field(ge=1)
+    rank: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    tokens: int = Field(ge=1)
+
+    @property
+    def inner(self) -> int:
+        """Channels of attention, all heads together."""
+        return self.rank * self.heads
+
+    @property
+    def hidden(self) -> int:
+        """Neurons of the MLP."""
+        return 4 * self.dim
+
+    @property
+    def parameters(self) -> int:
+        """All weights and biases."""
+        return sum(math.prod(shape) for shape, _ in _shapes(self).values())
+
+
+def check_stack(models: Sequence[Decoder]) -> None:
+    """Members may differ in rank and heads, and in nothing else."""
+    if len({model.replace(rank=model.inner, heads=1) for model in models}) > 1:
+        raise InputError(
+            "Members of one stack may differ in rank and heads only, with one product rank · heads. "
+            "Make a stack for each product, dim, input_dim, layers and tokens."
+        )
+
+
+def init(models: Sequence[Decoder], seeds: Sequence[int], *, device: str = "cpu") -> Weights:
+    """GPT-2's initial weights: normal with standard deviation .02, over √(2·layers) for maps into the residual stream.
+
+    Read-in and read-out start as nn.Linear, uniform in ±1/√features.
+    """
+    check_stack(models)
+    members = [_one(model, seed) for model, seed in zip(models, seeds, strict=True)]
+    return {name: torch.stack([member[name] for member in members]).to(device) for name in members[0]}
+
+
+def forward(
+    models: Sequence[Decoder],
+    weights: Weights,
+    inputs: Float[Tensor, "member sample token input_dim"],
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, "member sample token"]:
+    """The number at every token; `dtype` is that of products and branches."""
+    samples, tokens = inputs.shape[1:3]
+    x = torch.baddbmm(weights["b_read"].unsqueeze(1), inputs.flatten(1, 2), weights["w_read"].mT)
+    x = (x.view(len(x), samples, tokens, -1) + weights["positions"][:, None, :tokens]).flatten(1, 2)
+    for layer in range(models[0].layers):
+        own = {name: weights[f"{layer}.{name}"] for name in _LAYER}
+        x = x + _attend(models, own, _norm(x, own["gain_1"], own["shift_1"], dtype), tokens)
+        x = x + _mlp(own, _norm(x, own["gain_2"], own["shift_2"], dtype))
+    x = _norm(x, weights["gain"], weights["shift"], torch.float32)
+    out = torch.baddbmm(weights["b_answer"].unsqueeze(1), x, weights["w_answer"].mT)
+    return out.view(len(x), samples, tokens)
+
+
+def head_maps(
+    model: Decoder, weights: Weights, member: int, layer: int
+) -> tuple[Float[Tensor, "head rank dim"], Float[Tensor, "head rank dim"]]:
+    """W_Q and W_K of every head of a member."""
+    w_q, w_k, _ = weights[f"{layer}.w_qkv"][member].chunk(3)
+    shape = (model.heads, model.rank, model.dim)
+    return w_q.reshape(shape), w_k.reshape(shape)
+
+
+def _norm(x: Tensor, gain: Tensor, shift: Tensor, dtype: torch.dtype) -> Tensor:
+    plain = functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
+    return torch.addcmul(shift.unsqueeze(1), plain, gain.unsqueeze(1)).to(dtype)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.baddbmm(bias.to(x.dtype).unsqueeze(1), x, weight.to(x.dtype).mT)
+
+
+def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
+    """Causal attention by every member's own heads; torch's kernel, a call for members of one rank side by side."""
+    qkv = _linear(x, own["w_qkv"], own["b_qkv"])
+    contexts = []
+    for rank, members in rank_groups([model.rank for model in models]):
+        heads = qkv[members].reshape(-1, tokens, 3, models[0].inner // rank, rank)
+        q, k, v = heads.permute(2, 0, 3, 1, 4)
+        context = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        contexts.append(context.transpose(1, 2).reshape(members.stop - members.start, -1, models[0].inner))
+    return _linear(torch.cat(contexts), own["w_o"], own["b_o"])
+
+
+def _mlp(own: Weights, x: Tensor) -> Tensor:
+    hidden = functional.gelu(_linear(x, own["w_in"], own["b_in"]), approximate="tanh")
+    return _linear(hidden, own["w_out"], own["b_out"])
+
+
+_LAYER = (
+    "gain_1",
+    "shift_1",
+    "w_qkv",
+    "b_qkv",
+    "w_o",
+    "b_o",
+    "gain_2",
+    "shift_2",
+    "w_in",
+    "b_in",
+    "w_out",
+    "b_out",
+)
+
+
+def _shapes(model: Decoder) -> dict[str, tuple[tuple[int, ...], float]]:
+    """Every parameter's shape and the standard deviation it starts with."""
+    dim, inner, hidden, into = model.dim, model.inner, model.hidden, INIT / math.sqrt(2 * model.layers)
+    layer = {
+        "gain_1": ((dim,), 0.0), "shift_1": ((dim,), 0.0),
+        "w_qkv": ((3 * inner, dim), INIT), "b_qkv": ((3 * inner,), 0.0),
+        "w_o": ((dim, inner), into), "b_o": ((dim,), 0.0),
+        "gain_2": ((dim,), 0.0), "shift_2": ((dim,), 0.0),
+        "w_in": ((hidden, dim), INIT), "b_in": ((hidden,), 0.0),
+        "w_out": ((dim, hidden), into), "b_out": ((dim,), 0.0),
+    }  # fmt: skip
+    shapes: dict[str, tuple[tuple[int, ...], float]] = {
+        "w_read": ((dim, model.input_dim), 1 / math.sqrt(model.input_dim)),
+        "b_read": ((dim,), 1 / math.sqrt(model.input_dim)),
+        "positions": ((model.tokens, dim), INIT),
+    }
+    for place in range(model.layers):
+        shapes |= {f"{place}.{name}": layer[name] for name in _LAYER}
+    return shapes | {
+        "gain": ((dim,), 0.0), "shift": ((dim,), 0.0),
+        "w_answer": ((1, dim), 1 / math.sqrt(dim)), "b_answer": ((1,), 1 / math.sqrt(dim)),
+    }  # fmt: skip
+
+
+def _one(model: Decoder, seed: int) -> Weights:
+    """Gains start at 1; read-in and read-out are uniform, all else that is not 0 is normal."""
+    weights = {}
+    for name, (shape, size) in _shapes(model).items():
+        generator = stream(seed, "decoder", name)
+        if name.rpartition(".")[2].startswith("gain"):
+            weights[name] = torch.ones(shape)
+        elif name.endswith(("_read", "_answer")):
+            weights[name] = (2 * torch.rand(shape, generator=generator) - 1) * size
+        else:
+            weights[name] = size * torch.randn(shape, generator=generator)
+    return weights
