@@ -86,7 +86,7 @@ class Commands(TyperGroup):
 
 GROUPS = {
     "Theory": ("bound", "plan", "survey"),
-    "Checkpoints": ("heads", "updates", "neurons"),
+    "Checkpoints": ("heads", "updates", "neurons", "retrieval"),
 }
 """Commands by what they are about, as the list of commands shows them; all others are the lab's."""
 

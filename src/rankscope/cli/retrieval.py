@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.options import Csv, make_page
-from rankscope.cli.tables import records, show_table, to_json, write_csv
+from rankscope.cli.options import make_page
+from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
 from rankscope.scope.retrieval import QUERIES, measure_retrieval
 from rankscope.scope.rows import open_rows
 
