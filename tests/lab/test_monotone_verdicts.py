@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from rankscope.catalogue import PAPERS
-from rankscope.lab import AtLeast, AtMost, Check, Scale, Store, Verdict, judge
+from rankscope.lab import AtLeast, AtMost, Check, Origin, Scale, Store, Threshold, Verdict, judge
 from rankscope.lab.selection import Selection
 from tests.papers.amsel2024 import test_claims as trained
 from tests.papers.amsel2024.computed import test_claims as computed
@@ -130,3 +130,16 @@ def test_below_six_values_nothing_fails_and_then_holds():
         worse = values - np.array([generator.exponential(3.0), 0.0, 0.0])
         before, after = (Check("x", tuple(some), AtLeast(0.0)).verdict for some in (values, worse))
         assert not (before is Verdict.FAILS and after is Verdict.HOLDS)
+
+
+OWN = [
+    claim
+    for name in ("amsel2024", "li2024")
+    for claim in PAPERS[name].claims
+    if claim.origin is not Origin.BEYOND
+]
+
+
+@pytest.mark.parametrize("claim", OWN, ids=lambda claim: claim.id)
+def test_a_statement_of_a_paper_says_where_every_threshold_comes_from(claim, tables):
+    assert all(check.threshold != Threshold.CONVENTION for check in claim.checks(table_of(claim, tables)))

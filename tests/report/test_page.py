@@ -192,3 +192,15 @@ def test_a_map_with_many_cells_labels_some(tmp_path):
     assert '"ticktext":["0"]' in html
     assert '"ticktext":["0","1"]' in html
     assert save_static(grid_of_maps(), tmp_path)[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_points_at_one_label_are_drawn_side_by_side_with_what_belongs_to_them():
+    one, two = (Series(name, ["1", "2"], [1.0, 2.0], mark=Mark.POINTS) for name in ("one", "two"))
+    lost = Series("two: not reached", ["2"], [9.0], mark=Mark.POINTS, paper=True, like="two")
+    panel = Panel("", "rank", "steps", [one, two, lost])
+    assert panel.shifts == pytest.approx([-0.06, 0.06, 0.06])
+    drawn = chart(panel)
+    assert [trace["x"] for trace in drawn["data"]] == [[-0.06, 0.94], [0.06, 1.06], [1.06]]
+    assert drawn["layout"]["xaxis"]["ticktext"] == ["1", "2"]
+    assert drawn["data"][1]["text"] == ["1", "2"]
+    assert Panel("", "rank", "steps", [one, Series("line", ["1", "2"], [1.0, 1.0])]).shifts == [0.0, 0.0]

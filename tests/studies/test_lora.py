@@ -1,3 +1,5 @@
+import math
+
 import pandas as pd
 import pytest
 import torch
@@ -7,6 +9,7 @@ from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies import lora
+from rankscope.studies.lora.figures import steps_reached
 from rankscope.studies.lora.rates import at_best_rate, at_equal_rate, best_rates, halves
 from rankscope.studies.lora.trainer import AdapterTrainer
 from rankscope.studies.relevant.trainer import VoteTrainer
@@ -144,3 +147,14 @@ def test_every_claim_has_its_experiment_and_every_figure_is_made(tmp_path):
     figures = {figure.id for figure in lora.figures(Results(tables, arrays))}
     assert {claim.figure for claim in lora.CLAIMS} == figures - {"li2024-lora-parts"}
     assert set(BY_ID) == set(COUNTEREXAMPLES)
+
+
+def test_a_loss_that_is_never_reached_is_no_part_of_a_mean():
+    table = pd.DataFrame(
+        {"adapter_rank": ["1", "1", "2", "2"], "converged_step": [80, 80, 20, 80], "step": [80] * 4}
+    )
+    table = pd.concat([table, pd.DataFrame({"adapter_rank": ["full"], "converged_step": [30], "step": [80]})])
+    means, lost = steps_reached("held", table)
+    assert math.isnan(means.y[0])
+    assert means.y[1:] == [20.0, 30.0]
+    assert (list(lost.x), list(lost.y), lost.like) == (["1", "2"], [80.0, 80.0], "held")

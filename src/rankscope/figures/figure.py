@@ -22,6 +22,12 @@ SQUARE = 4
 MARGIN = 0.05
 """Of a shared range, beyond the outermost points."""
 
+APART = 0.07
+"""Of an axis, between two ticks whose labels do not touch."""
+
+SIDEWAYS = 0.12
+"""Between the points of two series at one label, in units of the labels' distance."""
+
 
 class Mark(StrEnum):
     """How a series is drawn."""
@@ -134,12 +140,28 @@ class Panel:
         whole = [value for value in values if value == int(value)]
         if self.log_x:
             if len(values) <= MOST_TICKS:
-                return values
+                return _apart(values)
             doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
             if len(doubled) >= MOST_TICKS // 2:
                 return doubled[:: -(-len(doubled) // MOST_TICKS)]
             return log_ticks(values)
-        return values if whole == values and 1 < len(values) <= MOST_TICKS else []
+        if whole != values or len(values) < 2:
+            return []
+        return values if len(values) <= MOST_TICKS else whole_ticks(values[0], values[-1])
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of x in the order they were given, where x is text."""
+        return list(dict.fromkeys(x for series in self.series for x in series.x if isinstance(x, str)))
+
+    @property
+    def shifts(self) -> list[float]:
+        """How far aside each series is drawn, so that points at one label do not cover each other."""
+        points = [series for series in self.series if self.labels and series.mark is Mark.POINTS]
+        beside = [series.name for series in points if not (series.paper or series.like)]
+        middle = (len(beside) - 1) / 2
+        shift = {name: SIDEWAYS * (place - middle) for place, name in enumerate(beside)}
+        return [shift.get(series.like or series.name, 0.0) for series in self.series]
 
     def y_ticks(self, y_range: tuple[float, float] | None) -> list[float]:
         """The ticks of a logarithmic y, for a shared range or the panel's own; empty where y is linear."""
@@ -216,6 +238,33 @@ class Figure:
         if log:
             return low / (high / low) ** MARGIN, high * (high / low) ** MARGIN
         return low - MARGIN * (high - low), high + MARGIN * (high - low)
+
+
+def whole_ticks(low: float, high: float) -> list[float]:
+    """Whole numbers from low to high at a round distance, at most nine of them.
+
+    >>> whole_ticks(1, 20), whole_ticks(1, 200)[:3]
+    ([5.0, 10.0, 15.0, 20.0], [50.0, 100.0, 150.0])
+    """
+    steps = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
+    step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
+    return [float(tick) for tick in range(math.ceil(low / step) * step, math.floor(high) + 1, step)]
+
+
+def _apart(values: Sequence[float]) -> list[float]:
+    """Of the ticks of a logarithmic axis those whose labels do not touch, the outermost among them.
+
+    >>> _apart([10, 14, 16, 20, 26, 28, 42])
+    [10, 14, 16, 20, 26, 42]
+    """
+    if len(values) < 3:
+        return list(values)
+    least = APART * math.log(values[-1] / values[0])
+    kept = [values[0]]
+    for value in values[1:-1]:
+        if min(math.log(value / kept[-1]), math.log(values[-1] / value)) >= least:
+            kept.append(value)
+    return [*kept, values[-1]]
 
 
 def log_ticks(values: Sequence[float]) -> list[float]:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -13,6 +14,7 @@ HEIGHT = 300
 SMALL = 240
 ROW_HEIGHT = 26
 LEGEND_ROW = 19
+DIGITS = 5
 BELOW = 48
 """Pixels under the axis: its labels and its title."""
 
@@ -45,13 +47,13 @@ def _data(value: Chart) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: a place without a value is null. Seven digits are more than a screen shows."""
+    """JSON has no NaN: a place without a value is null. Five digits are more than a screen shows."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items() if one is not None}
     if isinstance(value, list | tuple):
         return [_finite(one) for one in value]
     if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     return value
 
 
@@ -79,13 +81,21 @@ def chart(panel: Panel, y_range: tuple[float, float] | None = None, height: int 
                 "yaxis": _cells(panel.y_label, panel.heat_map.y, panel.heat_map.label_every, falling=True),
             },
         }
+    aside = any(panel.shifts)
     traces = [
         trace
-        for series, colour, dash in palette.styled(panel)
-        for trace in _curve(series, series.drawn(log=panel.log_y), colour, dash)
+        for (series, colour, dash), shift in zip(palette.styled(panel), panel.shifts, strict=True)
+        for trace in _curve(
+            _beside(series, panel.labels, shift) if aside else series,
+            series.drawn(log=panel.log_y),
+            colour,
+            dash,
+        )
     ]
-    x_axis = _axis(panel.x_label, panel.log_x, _categories(panel))
-    if panel.x_ticks:
+    x_axis = _axis(panel.x_label, panel.log_x, None if aside else panel.labels or None)
+    if aside:
+        x_axis |= _cells(panel.x_label, panel.labels, 1) | {"showgrid": True}
+    elif panel.x_ticks:
         x_axis |= {
             "tickvals": panel.x_ticks,
             "ticktext": [_tick(x) if panel.log_x else f"{x:,g}" for x in panel.x_ticks],
@@ -100,6 +110,12 @@ def chart(panel: Panel, y_range: tuple[float, float] | None = None, height: int 
     elif not panel.log_y and traces and all(y >= 0 for s in panel.series for y in s.y if math.isfinite(y)):
         y_axis |= {"rangemode": "nonnegative"}  # an interval may reach under 0; what it is of cannot
     return {"data": traces, "layout": layout | {"xaxis": x_axis, "yaxis": y_axis}}
+
+
+def _beside(series: Series, labels: Sequence[str], shift: float) -> Series:
+    """A series over the places of its labels, drawn aside; who hovers a point reads its label."""
+    places = [labels.index(str(label)) + shift for label in series.x]
+    return replace(series, x=places, labels=[str(label) for label in series.x])
 
 
 def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Iterator[Chart]:
@@ -195,9 +211,3 @@ def _axis(label: str, log: bool, categories: Sequence[str] | None) -> Chart:
     if categories is not None:
         return axis | {"type": "category", "categoryorder": "array", "categoryarray": list(categories)}
     return axis | ({"type": "log"} if log else {})
-
-
-def _categories(panel: Panel) -> list[str] | None:
-    """Labels in the order they were given, where x is text."""
-    labels = [x for series in panel.series for x in series.x if isinstance(x, str)]
-    return list(dict.fromkeys(labels)) or None

@@ -16,6 +16,12 @@ from rankscope.figures import palette
 from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
 
 DPI = 130
+MOST_LETTERS = 36
+"""Of all labels of an axis together, from which they are slanted."""
+
+SLANTED = {"rotation": 20, "ha": "right"}
+ROOM = 14
+"""Pixels between two names of points."""
 
 
 def save_static(figure: Figure, folder: Path) -> list[Path]:
@@ -70,8 +76,12 @@ def _draw(axis: Any, panel: Panel, y_range: tuple[float, float] | None) -> None:
     if panel.heat_map:
         _draw_map(axis, panel.heat_map)
         return
-    for series, colour, dash in palette.styled(panel):
-        _draw_series(axis, series, series.drawn(log=panel.log_y), colour, dash)
+    for (series, colour, dash), shift in zip(palette.styled(panel), panel.shifts, strict=True):
+        x = [panel.labels.index(label) + shift if isinstance(label, str) else label for label in series.x]
+        _draw_series(axis, series, x, series.drawn(log=panel.log_y), colour, dash)
+    if panel.labels:
+        slant = SLANTED if sum(map(len, panel.labels)) > MOST_LETTERS else {}
+        axis.set_xticks(range(len(panel.labels)), panel.labels, **slant)
     if panel.log_x:
         axis.set_xscale("log")
     if panel.x_ticks:
@@ -94,6 +104,7 @@ def _draw(axis: Any, panel: Panel, y_range: tuple[float, float] | None) -> None:
         and all(y >= 0 for series in panel.series for y in series.y if not math.isnan(y))
     ):
         axis.set_ylim(bottom=0)  # an interval may reach under 0; what it is of cannot
+    _name_points(axis, panel)
     axis.grid(alpha=0.25)
     if len(panel.series) > 1:
         axis.legend(fontsize=8)
@@ -105,8 +116,10 @@ def _tick(value: float) -> str:
     return f"{value:,g}" if -4 <= power <= 4 else f"$10^{{{power}}}$"
 
 
-def _draw_series(axis: Any, series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> None:
-    x, (y, low, high) = list(series.x), drawn
+def _draw_series(
+    axis: Any, series: Series, x: list[float], drawn: Drawn, colour: str, dash: palette.Dash
+) -> None:
+    y, low, high = drawn
     errors = None
     if drawn.has_interval:
         errors = [
@@ -135,17 +148,19 @@ def _draw_series(axis: Any, series: Series, drawn: Drawn, colour: str, dash: pal
             capsize=3,
             label=series.name,
         )
-    if series.labels:
-        _name_points(axis, series, y)
 
 
-def _name_points(axis: Any, series: Series, y: list[float]) -> None:
-    """A point's name beside it; of several at one place the first, which stands for them."""
-    seen = set()
-    for name, *place in zip(series.labels, series.x, y, strict=True):
-        if tuple(place) not in seen:
-            axis.annotate(name, place, xytext=(3, 4), textcoords="offset points", fontsize=6, rotation=35)
-        seen.add(tuple(place))
+def _name_points(axis: Any, panel: Panel) -> None:
+    """Points' names above them, where no other name is near: published ones first."""
+    named: list[tuple[float, float]] = []
+    for series in sorted(panel.series, key=lambda one: not one.paper):
+        for name, *place in zip(series.labels, series.x, series.y, strict=False):
+            x, y = axis.transData.transform(place)
+            if all(abs(x - a) > ROOM or abs(y - b) > 2 * ROOM for a, b in named):
+                axis.annotate(
+                    name, place, xytext=(-2, 5), textcoords="offset points", fontsize=6, rotation=60
+                )
+                named.append((x, y))
 
 
 def _draw_map(axis: Any, heat_map: HeatMap) -> None:
@@ -155,7 +170,7 @@ def _draw_map(axis: Any, heat_map: HeatMap) -> None:
     if heat_map.scale:
         axis.figure.colorbar(image, ax=axis, shrink=0.8)
     every = heat_map.label_every
-    slant = {"rotation": 20, "ha": "right"} if every == 1 else {}
+    slant = SLANTED if sum(map(len, heat_map.x[::every])) > MOST_LETTERS else {}
     axis.set_xticks(range(0, len(heat_map.x), every), heat_map.x[::every], fontsize=8, **slant)
     axis.set_yticks(range(0, len(heat_map.y), every), heat_map.y[::every], fontsize=8)
     for row, marks in enumerate(heat_map.marks):

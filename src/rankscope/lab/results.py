@@ -43,7 +43,11 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
         paper=paper,
         scale=Scale.PAPER.value,
         judgements=[one for one in judgements if isinstance(one, Judgement)],
-        figures=[replace(figure, id=figure.id + SUFFIX) for figure in figures if figure.experiments],
+        figures=[
+            replace(figure, id=figure.id + SUFFIX, title=f"{figure.title}, at the paper's sizes")
+            for figure in figures
+            if figure.experiments
+        ],
         provenance=pd.concat([one.provenance for one in kept.values()], ignore_index=True),
         notes=notes,
         unfinished=[one for one in judgements if isinstance(one, Unfinished)],

@@ -36,7 +36,7 @@ def figure_1(results: Results) -> Figure | None:
     }
     return Figure(
         id="amsel2024-1",
-        title="Figure 1: rank, depth and parameters, on points trained on and on new ones",
+        title=f"Figure 1: rank, depth and parameters, on points trained on and on new ones{sizes(*tables.values())}",
         paper_says="One layer: full rank is necessary and sufficient. More layers: low rank does ok, but is still much "
         "weaker. The published error is the least training loss of an epoch, and every epoch has the same 100 batches.",
         caption=_caption(tables, theirs),
@@ -77,7 +77,7 @@ def _panel(
                 drawn["rank"].astype(float).tolist(),
                 drawn["error"].tolist(),
                 paper=True,
-                like=FITTED,
+                like=series[0].name,
             )
         )
     words = f"{layers} layer{'s' * (layers != 1)}, budget {budget}"
@@ -130,6 +130,24 @@ def untrained(table: pd.DataFrame) -> str:
             "in one, and counted as zero there."
         )
     return " ".join(said)
+
+
+def sizes(*tables: pd.DataFrame) -> str:
+    """The sizes that all cells share, for a title.
+
+    >>> sizes(pd.DataFrame({"dim": [8, 8], "tokens": [4, 8]}))
+    ' (dim 8)'
+    """
+    shared = [
+        (name, {value for table in tables if name in table for value in table[name]})
+        for name in ("dim", "tokens")
+    ]
+    words = [
+        f"{name} {next(iter(found))}" if name == "dim" else f"{next(iter(found))} {name}"
+        for name, found in shared
+        if len(found) == 1
+    ]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _published(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

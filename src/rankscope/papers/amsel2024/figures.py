@@ -8,7 +8,7 @@ import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
-from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
+from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, sizes, untrained
 from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.rank_one import linear_error
@@ -74,7 +74,7 @@ def _identity(results: Results) -> Figure | None:
 
     return Figure(
         id="amsel2024-identity",
-        title="What full rank learns: W_KᵀW_Q against −c·I",
+        title=f"What full rank learns: W_KᵀW_Q against −c·I{sizes(*full.values())}",
         paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the norm is "
         "about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
         caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} The norm is ‖W_KᵀW_Q‖_F/√dim, which is what the "
@@ -91,7 +91,7 @@ def _identity(results: Results) -> Figure | None:
 def _positions(table: pd.DataFrame) -> Figure:
     return Figure(
         id="amsel2024-positions",
-        title="Positional encodings",
+        title=f"Positional encodings{sizes(table)}",
         paper_says="Added, they do not help at all. Appended as extra dimensions, they change nothing with one layer, "
         "and with several let low rank overcome its bottleneck.",
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
@@ -104,7 +104,7 @@ def _positions(table: pd.DataFrame) -> Figure:
 def _tokens(table: pd.DataFrame) -> Figure:
     return Figure(
         id="amsel2024-tokens",
-        title="Role of N",
+        title=f"Role of N{sizes(table)}",
         paper_says="The problem gets harder as N grows: more distractor points. Two layers; full rank hardly notices.",
         caption=f"{MEANS} {untrained(table)} {_sizes(table)}",
         panels=(
@@ -122,12 +122,13 @@ def _dims(table: pd.DataFrame) -> Figure:
     per_block = table.assign(per_block=table["dim"] // table["rank"])
     return Figure(
         id="amsel2024-dims",
-        title="Role of d: more heads at equal parameters",
+        title=f"Role of d: more heads at equal parameters{sizes(table)}",
         paper_says="With rank = dim/heads, adding heads adds no parameters, and makes the model worse.",
         caption=f"{MEANS} Two layers. {untrained(table)} Tokens and budget as in the positions' runs.",
         panels=(
             Panel("error against dim", "dim", "error",
-                  _lines(per_block, "per_block", "dim", lambda ratio: f"rank = dim/{ratio}"), log_x=True, log_y=True),
+                  _lines(per_block, "per_block", "dim", lambda ratio: f"rank = dim/{ratio}" if ratio > 1 else "rank = dim"),
+                  log_x=True, log_y=True),
             Panel("error against heads", "heads per budget (dim/rank)", "error",
                   _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),
         ),
@@ -153,7 +154,7 @@ def _floor(table: pd.DataFrame) -> Figure:
         )  # fmt: skip
     return Figure(
         id="amsel2024-floor",
-        title="Trained heads above the lower bound",
+        title=f"Trained heads above the lower bound{sizes(table)}",
         paper_says="Theorem 2: no choice of heads of low rank does better, however they attend. The floor is its proof "
         "evaluated for arbitrary value matrices.",
         caption=f"{MEANS} Nearest of two orthonormal points, a bare sum of heads (no skip, no bias, no MLP): the setting "
@@ -201,15 +202,15 @@ def survey_figure() -> Figure:
         id="amsel2024-survey",
         title="Rank stands still while dim grows",
         paper_says="Dim and layers grow like crazy; rank is always on the order of 100, and heads = dim/rank.",
-        caption="One point per model, named by its first: the talk's table, and further public models. The line is "
-        "rank = dim, a full-rank head.",
+        caption="One point per model: the talk's table, and further public models; names where there is room for them. The "
+        "line, cut at the top, is rank = dim, a full-rank head.",
         panels=(
             Panel("rank of a head against dim", "dim", "rank",
                   [*(Series(name, [float(d) for d in rows["dim"]], [float(r) for r in rows["rank"]], mark=Mark.POINTS,
                             paper=paper, labels=rows["model"].tolist())
                      for name, rows, paper in (("further models", table[~talk], False),
                                                ("the talk's table", table[talk], True))),
-                   Series("rank = dim", [min(dims), max(dims)], [min(dims), max(dims)], paper=True)],
+                   Series("rank = dim", [min(dims), 2 * min(dims)], [min(dims), 2 * min(dims)], paper=True)],
                   log_x=True, log_y=True),
         ),
     )  # fmt: skip

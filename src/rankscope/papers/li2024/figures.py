@@ -68,7 +68,9 @@ def _figure_2(results: Results) -> Figure:
         paper_says="The singular values grow; the first two become the largest, the rest end at least 10 times smaller.",
         caption="Mean over seeds with its 95% interval, logarithmic. Steps 1 to 30 are the paper's; the last is the end "
         "of training here.",
-        panels=(Panel("ΔW_K", "place of the singular value", "singular value", series, log_y=True),),
+        panels=(
+            Panel("ΔW_K", "place of the singular value", "singular value", series, log_y=True, ordered=True),
+        ),
         experiments=("li2024/regime",),
     )
 
@@ -114,7 +116,7 @@ def _alignment(results: Results) -> Figure:
             heat_map=HeatMap(
                 x=labels, y=labels, values=mean.tolist(),
                 text=[[f"{value:.4f}" for value in row] for row in mean],
-                marks=[["" for _ in row] for row in mean], levels=(-limit, limit), scale=True,
+                marks=[["" for _ in row] for row in mean], levels=(-limit, limit), scale=True, label_every=4,
             ),
         )  # fmt: skip
 
@@ -139,7 +141,9 @@ def _sensitivity(results: Results) -> Figure:
         id="li2024-sensitivity",
         title="How far the verdicts depend on what the paper leaves open",
         paper_says="The paper does not give tokens, fractions, learning rate, batch or steps.",
-        caption="One choice changed at a time; the last row is another regime. Blue holds (+), orange fails (−), pale is "
+        caption="One choice changed at a time; the last row is another regime. Every row has "
+        f"{table['seed'].nunique()} seeds of its own, so that a close verdict may differ from the table's. "
+        "Blue holds (+), orange fails (−), pale is "
         "undecided (·). Hover a cell for the figures behind it.",
         panels=(
             Panel(

@@ -27,6 +27,9 @@ LEAST = 1e-4
 CONSTANT = 0.1
 """What a quantity must reach to count as Ω(1)."""
 
+POWER = f"the paper's power, within {MARGIN:g} by convention"
+REACH = "a convention: the paper gives no constant for Ω"
+
 SIZES = 4
 """Sizes that a sweep needs at least to have an exponent."""
 
@@ -65,7 +68,7 @@ def at_most(
     """quantity ≤ O(of(axis)^power)."""
     rows = _scaled(table, axis, quantity, power, of, NOTHING)
     what = f"exponent in {letter or AXES[axis]} of {quantity.label}, over its bound"
-    return Check(what, exponents(rows, axis, "scaled", of=of), AtMost(MARGIN))
+    return Check(what, exponents(rows, axis, "scaled", of=of), AtMost(MARGIN), POWER)
 
 
 def at_least(
@@ -83,11 +86,12 @@ def at_least(
     least = rows.groupby("seed", sort=True)["over"].min()
     name = letter or AXES[axis]
     return [
-        Check(f"least over {name} of {quantity.label}, over its bound", tuple(least), AtLeast(reach)),
+        Check(f"least over {name} of {quantity.label}, over its bound", tuple(least), AtLeast(reach), REACH),
         Check(
             f"exponent in {name} of {quantity.label}, over its bound",
             exponents(rows, axis, "scaled", of=of),
             AtLeast(-MARGIN),
+            POWER,
         ),
     ]
 
@@ -95,7 +99,7 @@ def at_least(
 def of_order(rows: pd.DataFrame, axis: str, column: str, power: float, what: str) -> Check:
     """column = Θ(axis^power)."""
     bound = Between(power - MARGIN, power + MARGIN)
-    return Check(f"exponent in {AXES[axis]} of {what}", exponents(rows, axis, column), bound)
+    return Check(f"exponent in {AXES[axis]} of {what}", exponents(rows, axis, column), bound, POWER)
 
 
 def _scaled(

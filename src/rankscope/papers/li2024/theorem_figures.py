@@ -186,7 +186,7 @@ def _init_scale(results: Results) -> Figure:
         id="li2024-init",
         title="Theorem 1 against the initial scale δ",
         paper_says="(8): μᵀΔWμ ≤ O(δ) for irrelevant μ.",
-        caption=f"Below zero the bound holds whatever its constant. {AT_T}",
+        caption=f"Below zero the bound holds whatever its constant; the curve of ΔW_Q lies under that of ΔW_K. {AT_T}",
         panels=(Panel("(8): greatest μᵀΔWμ, irrelevant μ", "δ", "alignment",
                       [*own, Series("δ", own[0].x, [float(d) for d in own[0].x], paper=True)]),),
         experiments=("li2024/init-scale",),

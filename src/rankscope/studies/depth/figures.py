@@ -33,7 +33,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def _over_heads(name: str, rows: pd.DataFrame, x: str, y: str) -> Series:
-    """A curve of means over the numbers of heads: one value a seed."""
+    """A curve of means over the numbers of heads: one value per seed."""
     means = rows.groupby([x, "seed"])[y].mean().reset_index()
     return curve(name, means, x, y, labels=True)
 
@@ -86,8 +86,8 @@ def _ranks(table: pd.DataFrame) -> Figure:
         id="li2024-depth-rank",
         title="How many directions hold 0.95 of ‖ΔW‖², in encoders of several layers and heads",
         paper_says="For one layer of one head every ΔW is approximately of rank 2 (remark 1).",
-        caption="Means over the seeds that trained; a star where some did not. Left: the greatest over layers and matrices. "
-        "Right: matrix by matrix in the deepest encoder; W_P is the second matrix of an inner layer's MLP. "
+        caption="Means over the seeds that trained; a star where some did not. Above: the greatest over layers and matrices. "
+        "Below: matrix by matrix in the deepest encoder; W_P is the second matrix of an inner layer's MLP. "
         f"{NOT_MOVED}",
         panels=panels,
         experiments=("li2024/depth",),

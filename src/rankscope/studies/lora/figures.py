@@ -1,5 +1,7 @@
 """Training held to a rank against full training: loss by step, final loss and steps by rank."""
 
+import math
+
 import numpy as np
 import pandas as pd
 
@@ -41,10 +43,10 @@ def _lora(results: Results) -> Figure:
         f"Else means with 95% intervals; of the ranks held, the greatest is {max(held.y[:-1]):.4f}. Right: best rates of "
         f"{', '.join(f'{rate:g}' for rate in sorted(table['learning_rate'].unique()))}, chosen on other seeds: {best}.",
         panels=(
-            Panel("training loss", "step", "hinge loss", _by_step(results, at_equal_rate(table))),
+            Panel("training loss", "step", "hinge loss", _by_step(results, at_equal_rate(table)), ordered=True),
             Panel("test loss at the end", "rank", "hinge loss", [held, *_afterwards(results, 2, held)]),
             Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps",
-                  [_by_rank(name, rows(table), "converged_step") for name, rows in CONVENTIONS.items()]),
+                  [one for name, rows in CONVENTIONS.items() for one in steps_reached(name, rows(table))]),
         ),
         experiments=("li2024/lora",),
     )  # fmt: skip
@@ -59,13 +61,13 @@ def _relevant(results: Results) -> Figure:
         held = _by_rank("held from the start", rows, "loss")
         panels.append(Panel(f"test loss with {count} patterns in {count} classes", "rank", "hinge loss",
                             [held, *_afterwards(results, count, held)]))  # fmt: skip
-    steps = [_by_rank(f"{count} patterns", rows, "converged_step") for count, rows in by_count.items()]
+    steps = [one for count, rows in by_count.items() for one in steps_reached(f"{count} patterns", rows)]
     return Figure(
         id="li2024-lora-relevant",
         title="Training held to a rank, with k patterns in k classes",
         paper_says="The rank of the updates is the number of label-relevant patterns.",
-        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. A run that never has the loss under "
-        f"{CONVERGED_LOSS:g} counts with all its steps.",
+        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. Circles: some seeds never have the "
+        f"loss under {CONVERGED_LOSS:g}; the mean beside them is over those that have.",
         panels=[
             *panels,
             Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps", steps),
@@ -103,7 +105,9 @@ def _held(rank: str) -> str:
 def _by_step(results: Results, table: pd.DataFrame) -> list[Series]:
     """The training loss of every rank, averaged over a few batches: the median seed, and the middle half of them."""
     series = []
-    for rank, rows in table.groupby("adapter_rank", sort=False):
+    by_rank = dict(list(table.groupby("adapter_rank", sort=False)))
+    for rank in sorted(by_rank, key=lambda rank: rank == FULL):
+        rows = by_rank[rank]
         losses = np.stack([results.arrays(cell)["losses"].numpy() for cell in rows["cell"]])
         smooth = np.lib.stride_tricks.sliding_window_view(losses, CONVERGED_OVER, axis=1).mean(-1)
         steps = np.arange(smooth.shape[1]) + (CONVERGED_OVER + 1) / 2
@@ -117,6 +121,21 @@ def _by_rank(name: str, table: pd.DataFrame, column: str) -> Series:
     labels = [*(label for label in dict.fromkeys(table["adapter_rank"]) if label != FULL), FULL]
     by_rank = [table.loc[table["adapter_rank"] == label, column].tolist() for label in labels]
     return band(name, labels, by_rank, Mark.POINTS)
+
+
+def steps_reached(name: str, table: pd.DataFrame) -> list[Series]:
+    """Steps at every rank over the seeds that reach the loss, and a circle where some do not in all their steps."""
+    steps = int(table["step"].max())
+    reached = table["converged_step"] < steps
+    means = _by_rank(name, table.assign(steps=table["converged_step"].where(reached)), "steps")
+    found = [[value for value in values if not math.isnan(value)] or [math.nan] for values in means.seeds]
+    short = list(dict.fromkeys(str(rank) for rank in table.loc[~reached, "adapter_rank"]))
+    series = [band(name, means.x, found, Mark.POINTS)]
+    if short:
+        label = f"{name}: not reached in {steps} steps"
+        cap = [float(steps)] * len(short)
+        series.append(Series(label, short, cap, mark=Mark.POINTS, paper=True, like=name))
+    return series
 
 
 def _afterwards(results: Results, count: int, held: Series) -> list[Series]:

@@ -58,6 +58,7 @@ def _panel(phase: PhaseMap, table: pd.DataFrame, claim: Claim) -> Panel:
             text=text[::-1],
             marks=[["" for _ in x] for _ in y],
             levels=(0.0, 1.0),
+            scale=True,
             lines=_lines(phase, table) if claim is MAPPED["fig2"] else (),
             here=(phase.x.here_in(table), top - phase.y.here_in(table)),
             label_every=-(-max(len(x), len(y)) // MOST_LABELS),
@@ -69,7 +70,10 @@ def _text(claim: Claim, checks: Sequence[Check]) -> str:
     holds = passes(checks)
     verdict = judge(replace(claim, checks=lambda table: checks), pd.DataFrame()).verdict
     return "\n".join(
-        [f"holds at {holds.sum()} of {len(holds)} seeds; together: {verdict}", *map(str, checks)]
+        [
+            f"holds at {holds.sum()} of {len(holds)} seeds; together: {verdict}",
+            *(f"{check.what}: {check.mean:.3g} ({check.bound})" for check in checks),
+        ]
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Panel, Series, band, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.measure.neurons import Order
@@ -109,7 +109,9 @@ def _shared(name: str, table: pd.DataFrame) -> Figure:
         at = [{axis: int(case[axis]) for axis in axes} for _, case in cases.iterrows()]
         words = [" in ".join(str(value) for value in one.values()) for one in at]
         beyond = [
-            band(f"ΔW_{part}", words, [beyond_permuted(rows, part, **one).tolist() for one in at])
+            band(
+                f"ΔW_{part}", words, [beyond_permuted(rows, part, **one).tolist() for one in at], Mark.POINTS
+            )
             for part in PARTS
         ]
         panels.append(

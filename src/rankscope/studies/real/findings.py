@@ -41,7 +41,7 @@ def _needed(name: str, subject: str, table: pd.DataFrame) -> Finding:
         question=Question.UPDATES,
         answer="On real data it grows with the classes."
         if min(slopes) >= FOLLOWS
-        else "On real data it hardly follows the classes.",
+        else "On real data it grows more slowly than the classes.",
         sentence=f"{subject} needs this rank in every update to keep {SHARE:g} of what it gains on held-out data: {needs}.",
         claims=(f"li2024.{name}-needed",),
         figure=f"li2024-{name}-needed",

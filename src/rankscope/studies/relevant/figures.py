@@ -152,7 +152,7 @@ def _truncation(results: Results) -> Figure:
         caption=f"Left: test hinge loss. Right: the least rank that adds at most {LIKE_FULL:g} to it. Means over seeds with "
         f"95% intervals. Taking back all that W_Q and W_K learned, and leaving W_V and W_O, adds at most {back:.3f}.",
         panels=(
-            Panel("loss against the rank kept", "rank kept in every update", "hinge loss", by_rank),
+            Panel("loss against the rank kept", "rank kept in every update", "hinge loss", by_rank, ordered=True),
             Panel("rank needed", "patterns that vote, k", "rank",
                   [measured, Series("k", counts, counts, paper=True),
                    Series("k − 1", counts, [x - 1 for x in counts], paper=True)]),
@@ -171,7 +171,7 @@ def _neurons(results: Results) -> Figure:
         ]
 
     apart = both("separation")
-    level = Series("asked of two groups", apart[0].x, [TWO_GROUPS] * len(apart[0].x), paper=True)
+    level = Series("threshold of two groups", apart[0].x, [TWO_GROUPS] * len(apart[0].x), paper=True)
     return Figure(
         id="li2024-relevant-neurons",
         title="Neurons that stay small, with k patterns in k classes",

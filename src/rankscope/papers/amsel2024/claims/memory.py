@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from rankscope.lab import AtLeast, Check, Claims, Origin
-from rankscope.papers.amsel2024.claims.trained import CLEARLY
+from rankscope.papers.amsel2024.claims.trained import CLEARLY, FACTOR
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
 
@@ -25,5 +25,5 @@ def _low_rank_remembers(table: pd.DataFrame) -> list[Check]:
     for (layers, budget), rows in deep.groupby(["layers", "budget"], sort=True):
         ratio = (rows["error"] / rows["best_epoch"]).map(math.log2).groupby(rows["seed"], sort=True).mean()
         what = f"mean log₂ of the error on new points over that on the repeated ones, {layers} layers, budget {budget}"
-        checks.append(Check(what, tuple(ratio.astype(float)), AtLeast(math.log2(CLEARLY))))
+        checks.append(Check(what, tuple(ratio.astype(float)), AtLeast(math.log2(CLEARLY)), FACTOR))
     return checks

@@ -38,8 +38,10 @@ def _floors(table: pd.DataFrame) -> list[Panel]:
             for rank, rows in _parts(curves, "rank", ranks)
         ]
         standard = part[(part["kind"] == "standard") & part["rank"].isin(ranks)]
-        dots = Series("H = d/r", *_xy(2.0 ** standard["log2_heads"], standard["floor"]), mark=Mark.POINTS)
-        panels.append(Panel(f"dim {dim}", "heads", "least error", [*series, dots], log_x=True))
+        dots = Series(
+            "H = d/r", *_xy(2.0 ** standard["log2_heads"], standard["floor"]), mark=Mark.POINTS, paper=True
+        )
+        panels.append(Panel(f"dim {dim}", "heads", "least error", [*series, dots], log_x=True, ordered=True))
     return panels
 
 
@@ -217,8 +219,8 @@ FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
             "amsel2024-floors",
             "The floor under the error, against heads",
             "Low-rank attention is weaker than full-rank attention even for H ≫ d/r; one full-rank head is exact.",
-            "Computed, whatever the weights and the training, for arbitrary V. Dots: standard scaling, H = d/r. The average "
-            "of both points has error 1/2.",
+            "Computed, whatever the weights and the training, for arbitrary V. Circles: standard scaling, H = d/r. The "
+            "average of both points has error 1/2.",
             panels=(),
         ),
         {"floors": _floors},

@@ -7,7 +7,12 @@ import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Claims, Origin
 from rankscope.papers.amsel2024.computed.claims.replicas import (
+    AS_SAID,
+    EXACT,
+    FREE,
     NEAR_TIE,
+    NONE,
+    WITHIN,
     count,
     last_slopes,
     of_one_seed,
@@ -42,6 +47,7 @@ def _full_rank_head_is_exact(table: pd.DataFrame) -> list[Check]:
             f"error of one hardmax head, dim {dim}, up to 64 points",
             per_seed(part, part["hardmax"]),
             AtMost(1e-12),
+            EXACT,
         )
         for (dim,), part in table.groupby(["dim"])
     ]
@@ -58,10 +64,12 @@ def _softmax_errs_as_computed(table: pd.DataFrame) -> list[Check]:
     for (dim, beta), part in table.groupby(["dim", "beta"]):
         gap = per_seed(part, part["simulated"] / part["formula"] - 1)
         what = f"simulated over formula − 1, dim {dim}, β = {beta:g}"
-        checks.append(Check(what, gap, Between(-NEAR_TIE, NEAR_TIE)))
+        checks.append(Check(what, gap, Between(-NEAR_TIE, NEAR_TIE), WITHIN))
     for (dim,), part in table.groupby(["dim"]):
         slopes = last_slopes(part, "seed", "beta", np.log(part["simulated"]))
-        checks.append(Check(f"exponent in β of the error, last doubling, dim {dim}", slopes, AtMost(-0.5)))
+        checks.append(
+            Check(f"exponent in β of the error, last doubling, dim {dim}", slopes, AtMost(-0.5), FREE)
+        )
     return checks
 
 
@@ -84,18 +92,21 @@ def _standard_scaling_has_a_floor(table: pd.DataFrame) -> list[Check]:
             "√dim · least floor over ranks ≤ dim − 3, any V",
             tuple(least * np.sqrt(least.index)),
             AtLeast(0.1),
+            FREE,
         ),
         Check(
             "ranks ≤ dim − 3 without a positive floor, any V",
             count(below, below["floor"] <= 0, "dim"),
             AtMost(0),
+            NONE,
         ),
         Check(
             "ranks < dim without a positive floor, V ∝ I",
             count(low_rank, low_rank["floor"] <= 0, "dim"),
             AtMost(0),
+            NONE,
         ),
-        Check("floor at rank = dim, one head", tuple(full.groupby("dim")["floor"].mean()), AtMost(0)),
+        Check("floor at rank = dim, one head", tuple(full.groupby("dim")["floor"].mean()), AtMost(0), EXACT),
     ]
 
 
@@ -110,7 +121,7 @@ def _standard_scaling_has_a_floor(table: pd.DataFrame) -> list[Check]:
 def _high_accuracy_regime(table: pd.DataFrame) -> list[Check]:
     rows = table[(table["kind"] == "high-accuracy") & (table["values"] == "any")]
     short = rows["floor"] * (rows["dim"] + 1) < 2
-    return [Check("ranks with a floor below 2/(dim + 1), any V", count(rows, short, "dim"), AtMost(0))]
+    return [Check("ranks with a floor below 2/(dim + 1), any V", count(rows, short, "dim"), AtMost(0), NONE)]
 
 
 @_growth(
@@ -129,8 +140,14 @@ def _high_dimensional_regime(table: pd.DataFrame) -> list[Check]:
             "dims and errors where fewer heads are not excluded, any V",
             count(table, short, "rank"),
             AtMost(0),
+            NONE,
         ),
-        Check("dims and errors that it speaks of", count(table, speaks, "rank"), AtLeast(1)),
+        Check(
+            "dims and errors that it speaks of",
+            count(table, speaks, "rank"),
+            AtLeast(1),
+            "at least one, or nothing is tested",
+        ),
     ]
 
 
@@ -148,6 +165,7 @@ def _heads_grow_with_degree(table: pd.DataFrame) -> list[Check]:
             f"exponent in dim of the least heads over L = {degree}, error {error:g}",
             _exponents_of_heads(part, "rank", "dim"),
             Between(0.95, 1.05),
+            AS_SAID,
         )
         for (error, degree), part in table.groupby(["error", "degree"])
     ]
@@ -170,6 +188,7 @@ def _only_the_ratio_matters(table: pd.DataFrame) -> list[Check]:
             f"exponent in rank of the least heads at fixed d/r over L = {degree}, error {error:g}",
             _exponents_of_heads(part, "ratio", "rank"),
             Between(-0.05, 0.05),
+            AS_SAID,
         )
         for (error, degree), part in table.groupby(["error", "degree"])
     ]
@@ -186,8 +205,13 @@ def _exponent_at_small_errors(table: pd.DataFrame) -> list[Check]:
     powers = -np.diff(np.log(rows["degree"])) / np.diff(np.log(rows["error"]))
     short = (rows["degree"] < rows["talk"]).astype(float)
     return [
-        Check("share of the errors ≤ 0.05 with L(ε) < 1/ε", tuple(short), AtMost(0)),
-        Check("power of 1/ε in L(ε), from one error to the next", tuple(powers), AtLeast(1.0)),
+        Check("share of the errors ≤ 0.05 with L(ε) < 1/ε", tuple(short), AtMost(0), NONE),
+        Check(
+            "power of 1/ε in L(ε), from one error to the next",
+            tuple(powers),
+            AtLeast(1.0),
+            "the talk's power",
+        ),
     ]
 
 
@@ -200,7 +224,14 @@ def _exponent_at_small_errors(table: pd.DataFrame) -> list[Check]:
 @of_one_seed
 def _exponent_at_moderate_errors(table: pd.DataFrame) -> list[Check]:
     rows = table[table["error"] > SMALL_ERROR]
-    return [Check("L(ε) · ε for ε from 0.08 to 0.2", tuple(rows["degree"] * rows["error"]), AtLeast(1.0))]
+    return [
+        Check(
+            "L(ε) · ε for ε from 0.08 to 0.2",
+            tuple(rows["degree"] * rows["error"]),
+            AtLeast(1.0),
+            "the talk's exponent",
+        )
+    ]
 
 
 def _exponents_of_heads(table: pd.DataFrame, replica: str, x: str) -> tuple[float, ...]:

@@ -7,7 +7,11 @@ import pandas as pd
 
 from rankscope.lab import AtMost, Between, Check, Claims, Origin
 from rankscope.papers.amsel2024.computed.claims.replicas import (
+    AS_SAID,
+    EXACT,
+    FREE,
     LARGE_DIM,
+    NONE,
     OURS,
     count,
     last_slopes,
@@ -37,7 +41,7 @@ def _slide_bounds_the_count(table: pd.DataFrame) -> list[Check]:
         "shapes where the count is not C(r+l−1, l)": rows["found"] != rows["formula"],
         "shapes where C(r+l, l) is not the count at rank r + 1": rows["slide"] != rows["rank_more"],
     }
-    return [Check(what, count(rows, shapes, "seed"), AtMost(0)) for what, shapes in wrong.items()]
+    return [Check(what, count(rows, shapes, "seed"), AtMost(0), NONE) for what, shapes in wrong.items()]
 
 
 @_counts(
@@ -49,7 +53,7 @@ def _slide_bounds_the_count(table: pd.DataFrame) -> list[Check]:
 def _slide_bounds_the_count_for_any_values(table: pd.DataFrame) -> list[Check]:
     rows = table[table["values"] == "any"]
     wrong = count(rows, rows["found"] > rows["slide"], "seed")
-    return [Check("shapes where a head with arbitrary V touches more than C(r+l, l)", wrong, AtMost(0))]
+    return [Check("shapes where a head with arbitrary V touches more than C(r+l, l)", wrong, AtMost(0), NONE)]
 
 
 @_counts(
@@ -61,7 +65,7 @@ def _slide_bounds_the_count_for_any_values(table: pd.DataFrame) -> list[Check]:
 def _formula_bounds_the_count_for_any_values(table: pd.DataFrame) -> list[Check]:
     rows = table[table["values"] == "any"]
     what = "shapes where a head with arbitrary V touches more than 2C(l+r−1, l) + C(l+r−3, l−2)"
-    return [Check(what, count(rows, rows["found"] > rows["formula"], "seed"), AtMost(0))]
+    return [Check(what, count(rows, rows["found"] > rows["formula"], "seed"), AtMost(0), NONE)]
 
 
 @CLAIMS(
@@ -76,8 +80,8 @@ def _formula_bounds_the_count_for_any_values(table: pd.DataFrame) -> list[Check]
 def _features_are_orthogonal(table: pd.DataFrame) -> list[Check]:
     cosine, norm = (per_seed(table, table[column], "max") for column in ("largest_cosine", "norm_error"))
     return [
-        Check("largest cosine between two of them", cosine, AtMost(1e-10)),
-        Check("largest relative error of ‖T(Y⊗Y)‖ = λ²", norm, AtMost(SIX_DIGITS)),
+        Check("largest cosine between two of them", cosine, AtMost(1e-10), EXACT),
+        Check("largest relative error of ‖T(Y⊗Y)‖ = λ²", norm, AtMost(SIX_DIGITS), EXACT),
     ]
 
 
@@ -94,7 +98,9 @@ def _features_are_orthogonal(table: pd.DataFrame) -> list[Check]:
 def _representer_settles(table: pd.DataFrame) -> list[Check]:
     slopes = np.array(last_slopes(table, "dim", "cut", np.log(table["norm"])))
     growth = slopes / (np.array(sorted(table["dim"].unique())) - 0.5)  # it would grow like the power d − 1/2
-    return [Check("exponent of ‖u‖ in the degree it is cut at, over d − 1/2", tuple(growth), AtMost(0.05))]
+    return [
+        Check("exponent of ‖u‖ in the degree it is cut at, over d − 1/2", tuple(growth), AtMost(0.05), FREE)
+    ]
 
 
 @_energies(
@@ -127,6 +133,6 @@ def _energy_decay(table: pd.DataFrame, power: float) -> list[Check]:
     constant = np.log(last["energy"] * last["degree"].astype(float) ** 2)
     in_dim = np.diff(constant) / np.diff(np.log(last["dim"]))
     return [
-        Check("exponent in l of the energy of degree l, l ≫ d", in_degree, Between(-2.05, -1.95)),
-        Check("exponent in d of energy · l²", tuple(in_dim), Between(power - 0.05, power + 0.05)),
+        Check("exponent in l of the energy of degree l, l ≫ d", in_degree, Between(-2.05, -1.95), AS_SAID),
+        Check("exponent in d of energy · l²", tuple(in_dim), Between(power - 0.05, power + 0.05), AS_SAID),
     ]

@@ -13,6 +13,12 @@ NEAR_TIE = 0.1
 """Relative difference within which a simulation and its formula count as equal where few samples decide: near ties at high
 temperature, rare failures of a vote."""
 
+EXACT = "the statement's 0, up to rounding"
+NONE = "the statement allows no exception"
+WITHIN = "computed, within a convention"
+AS_SAID = "the talk's power, within 0.05 by convention"
+FREE = "a convention: the talk gives no number"
+
 LARGE_DIM = 32
 """From here on √d and d/(4δ²) stand for their Gamma functions within 5%."""
 
