@@ -20,8 +20,9 @@ except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+source"
 
 __all__ = [
-    "InputError", "RankAttention", "error_floor", "export_adapter", "load", "measure_heads", "measure_neurons",
-    "measure_updates", "min_heads", "plan", "prune_model", "replace_attention", "reproduce",
+    "InputError", "RankAttention", "compress_heads", "error_floor", "export_adapter", "load", "load_compressed",
+    "measure_heads", "measure_neurons", "measure_updates", "min_heads", "plan", "prune_model", "replace_attention",
+    "reproduce",
 ]  # fmt: skip
 
 
@@ -32,9 +33,11 @@ def __getattr__(name: str) -> Any:
     rooms = {
         "InputError": "core.errors",
         "RankAttention": "attention.rank_attention",
+        "compress_heads": "scope.compress",
         "error_floor": "theory",
         "export_adapter": "scope.adapter",
         "load": "runs",
+        "load_compressed": "scope.packed_layers",
         "measure_heads": "scope.heads",
         "measure_neurons": "scope.neurons",
         "measure_updates": "scope.updates",

@@ -129,3 +129,39 @@ def test_heads_are_the_same_on_a_gpu(cli, zoo, name):
     for row, other in zip(rows, again, strict=True):
         for key in ("qk_effective_rank", "ov_stable_rank"):
             assert other[key] == pytest.approx(row[key], rel=1e-3), (key, row)
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_compress_writes_a_model_and_says_what_it_costs(cli, zoo, tmp_path, name):
+    where = ("--compress", 0.3, "--data", zoo / "ids.json", "--out-path", tmp_path / "small")
+    code, out, err = cli("heads", zoo / name, *where)
+    assert (code, err) == (0, "")
+    for words in (
+        "Loss by what ranks the coordinates",
+        "Compressed model in",
+        "Attention keeps",
+        "seconds per",
+    ):
+        assert words in out
+    assert ("RoPE ties queries and keys" in out) == (name != "gpt2")
+    shown = json.loads(cli("heads", zoo / name, *where[:-1], tmp_path / "again", "--json")[1])["compressed"]
+    assert {row["ranking"] for row in shown["rankings"]} == {"loss", "energy", "uniform", "plain"}
+    assert shown["parameters"][1] < shown["parameters"][0]
+    assert len(shown["loss"]) == len(shown["seconds"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--compress", "0.3"], "--compress chooses ranks by the loss on --data and writes a model"),
+        (["--data", "{zoo}/ids.json"], "--data and --out-path belong to --compress"),
+        (["--compress", "2", "--data", "{zoo}/ids.json", "--out-path", "x"], "lies in (0, 1), such as 0.3."),
+        (["--compress", "0.3", "--data", "{zoo}/ids.json", "--out-path", "{zoo}"], "exists. Give another"),
+        (
+            ["--compress", "0.3", "--data", "{zoo}/ids.json", "--out-path", "x", "--map", "llama"],
+            "--map reads a model but cannot write one",
+        ),
+    ],
+)
+def test_a_mistake_with_compress_is_one_line(refuses, zoo, args, message):
+    refuses("heads", zoo / "llama", *(arg.format(zoo=zoo) for arg in args), saying=message)

@@ -183,7 +183,7 @@ def test_a_share_that_cannot_be_is_refused(given, tmp_path):
 
 
 def test_a_crash_leaves_no_half_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(prune, "_seconds_per_batch", lambda *_: 1 / 0)
+    monkeypatch.setattr(prune, "seconds_per_batch", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         prune_model(build("llama"), tmp_path / "out", neurons=0.5, batches=[inputs("llama")])
     assert list(tmp_path.iterdir()) == []

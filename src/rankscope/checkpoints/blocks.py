@@ -115,6 +115,12 @@ class AttentionBlock:
         found["o"] = torch.arange(self._shape("o")[1]).reshape(self.heads, self.head_dim)[heads].flatten()
         return found
 
+    def split(self, role: str, rows: Tensor) -> dict[str, Tensor]:
+        """The rows of a projection by role and head: queries, keys and values where it is fused."""
+        if role != "qkv":
+            return {role: self._by_head(rows)}
+        return dict(zip("qkv", self._split(rows), strict=True))
+
     def load(self) -> AttentionWeights:
         """Read the block's weights into one orientation."""
         if self.heads < 1 or self.groups < 1 or self.heads % self.groups:

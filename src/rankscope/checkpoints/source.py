@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankscope.checkpoints.packed import SPECIFICATION, WEIGHTS, read_packings, unpacked
 from rankscope.checkpoints.tokenizer import TOKENIZER_FILES
 from rankscope.core import InputError, plain_errors, suggest
 
@@ -179,6 +180,10 @@ def _with_scales(source: Source) -> Source:
 def _from_folder(folder: Path, config: Mapping[str, Any] | None) -> Source:
     config = config if config is not None else read_config(folder)
     index = folder / INDEX
+    if (folder / SPECIFICATION).exists():
+        path = folder / SPECIFICATION
+        stored = _from_safetensors(folder, [folder / WEIGHTS], config)
+        return unpacked(stored, read_packings(read_json(path), path), path)
     single = folder / "model.safetensors"
     if single.exists():
         return replace(_from_safetensors(folder, [single], config), is_plain_folder=True)
@@ -212,7 +217,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     if not path.exists():
         return None
-    config = _read_json(path)
+    config = read_json(path)
     if not isinstance(config, dict):
         raise InputError(f"{path}: not a JSON object. Save the model again with save_pretrained.")
     return config
@@ -224,7 +229,8 @@ def refuse_special(path: Path) -> None:
         raise InputError(f"{path}: not a plain file. Give one.")
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, or one line that says what is wrong with it."""
     refuse_special(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -233,7 +239,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    content = _read_json(index)
+    content = read_json(index)
     entries = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(shard, str) for shard in entries.values()):
         raise InputError(f"{index}: no weight_map of tensor to file. Save the model again.")

@@ -2,17 +2,32 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
+from rich.console import Console
 
-from rankscope.checkpoints import open_checkpoint
+from rankscope.checkpoints import Source, open_checkpoint, open_source
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.options import Device, Map, ModelArgument, Revision, end_partial, make_page, read_map
+from rankscope.cli.changes import change_content, change_table
+from rankscope.cli.options import (
+    Device,
+    Map,
+    ModelArgument,
+    Revision,
+    end_partial,
+    make_page,
+    quiet_transformers,
+    read_map,
+)
 from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
+from rankscope.core import InputError
 from rankscope.lab.runner import check_device
+from rankscope.scope.adapter import refuse_existing
 from rankscope.scope.baseline import baseline_sentences
+from rankscope.scope.compress import Compressed, compress_heads
+from rankscope.scope.data import ACCEPTED, read_batches
 from rankscope.scope.heads import HeadScope, measure_heads
 
 MOST_ROWS = 144
@@ -32,12 +47,28 @@ def heads(
     as_json: AsJson = False,
     csv: Csv = None,
     page: Annotated[Path | None, typer.Option(help="Write a page with heat maps to this folder.")] = None,
+    compress: Annotated[
+        float | None,
+        typer.Option(
+            help="Write a model without this share of attention's weights: lower ranks of QK and OV, head by head."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help=f"Choose the ranks of --compress by the loss on this file. {ACCEPTED}."),
+    ] = None,
+    out_path: Annotated[
+        Path | None, typer.Option(help="Folder for the compressed model; rankscope.load_compressed reads it.")
+    ] = None,
 ) -> None:
     """How much of its rank does every head use? Ranks of QK and OV, per layer and head."""
     check_device(device)
-    scope = measure_heads(
-        model, offset=offset, architecture=read_map(layout_map), revision=revision, device=device
-    )
+    _check_compression(compress, data, out_path, layout_map)
+    source = open_source(model, revision=revision)
+    scope = measure_heads(source, offset=offset, architecture=read_map(layout_map), device=device)
+    smaller = None
+    if compress is not None and data is not None and out_path is not None:
+        smaller = _compressed(source, compress, data, out_path, device)
     if csv is not None:
         write_csv(scope.table, csv)
     if page is not None:
@@ -46,18 +77,74 @@ def heads(
         tables = {"Every head": scope.table}
         make_page(page, f"Heads of {model}", scope.sentences(), head_figures(scope), tables, scope.notes)
     if as_json:
-        content = {
+        content: dict[str, Any] = {
             "model": model,
             "offset": offset,
             "summary": scope.summary,
             "notes": scope.notes,
             "missing": scope.missing,
         }
+        if smaller is not None:
+            content["compressed"] = _content(smaller)
         emit(to_json({**content, "heads": records(scope.table)}))
     else:
-        opened = open_checkpoint(model, architecture=read_map(layout_map), revision=revision)
+        opened = open_checkpoint(source, architecture=read_map(layout_map))
         _show_heads(scope, baseline_sentences(opened))
+        if smaller is not None:
+            _show_compressed(smaller)
     end_partial(scope.missing)
+
+
+def _check_compression(
+    compress: float | None, data: Path | None, out_path: Path | None, layout_map: str | None
+) -> None:
+    """Refuse options that do not go together, before anything is measured."""
+    if compress is None and (data is not None or out_path is not None):
+        raise InputError("--data and --out-path belong to --compress: say which share of the weights goes.")
+    if compress is None:
+        return
+    if data is None or out_path is None:
+        raise InputError(
+            "--compress chooses ranks by the loss on --data and writes a model to --out-path: give both."
+        )
+    if layout_map is not None:
+        raise InputError("--map reads a model but cannot write one: leave it out, or --compress.")
+    refuse_existing(out_path)
+
+
+def _compressed(source: Source, share: float, data: Path, out_path: Path, device: str) -> Compressed:
+    quiet_transformers()
+    batches = read_batches(data, source)
+    with Console(stderr=True).status("lowering ranks"):
+        return compress_heads(source, out_path, share=share, batches=batches, device=device)
+
+
+def _content(smaller: Compressed) -> dict[str, Any]:
+    return {
+        **change_content(smaller),
+        "attention": smaller.attention,
+        "chosen": smaller.chosen,
+        "rankings": records(smaller.rankings),
+        "ranks": records(smaller.ranks),
+        "notes": smaller.notes,
+    }
+
+
+def _show_compressed(smaller: Compressed) -> None:
+    what = "Distance of embeddings" if smaller.loss is None else "Loss"
+    show_table(
+        smaller.rankings,
+        f"{what} by what ranks the coordinates, on the rows that choose and those that judge",
+    )
+    ranks = smaller.ranks.assign(place=smaller.ranks["stack"] + " " + smaller.ranks["layer"].astype(str))
+    grouped = ranks.groupby(["place", "product"], sort=False)["kept"]
+    by_layer = grouped.agg(["min", "median", "max"]).unstack("product")
+    by_layer.columns = pd.Index([f"{product}_{statistic}" for statistic, product in by_layer.columns])
+    by_layer = by_layer.reindex(ranks["place"].unique()).rename_axis("layer").reset_index()
+    show_table(by_layer, f"Ranks that are left of {smaller.ranks['rank'].max()}, by layer")
+    show_table(change_table(smaller), f"Compressed model in {smaller.path}")
+    for sentence in smaller.sentences():
+        emit(sentence)
 
 
 def _show_heads(scope: HeadScope, baseline: Sequence[str]) -> None:

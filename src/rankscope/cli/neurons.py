@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rankscope.checkpoints import open_source
 from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.changes import change_content, change_table
 from rankscope.cli.options import (
     Device,
     Map,
@@ -115,7 +116,7 @@ def _show(
             f"{words} on {measured_on(batches)} after silencing a fraction of every block's neurons, by which go first",
         )
     if pruned is not None:
-        show_table(pruned_table(pruned), f"Smaller model in {pruned.path}")
+        show_table(change_table(pruned), f"Smaller model in {pruned.path}")
         if pruned.seconds is None:
             emit("Give --data to measure its speed and its loss.")
 
@@ -123,22 +124,6 @@ def _show(
 def _head_rows(scope: NeuronScope) -> pd.DataFrame:
     places = scope.heads.groupby(["stack", "layer"], sort=False)["magnitude"]
     return places.agg(heads="size", least="min", median="median", most="max").reset_index()
-
-
-def pruned_table(pruned: Pruned) -> pd.DataFrame:
-    """Size, and speed and loss where they were measured, before and after."""
-    rows: list[dict[str, Any]] = [_change("parameters", *pruned.parameters), _change("bytes", *pruned.bytes)]
-    if pruned.seconds is not None:
-        rows.append(_change("seconds per batch", *pruned.seconds))
-    if pruned.loss is not None:
-        rows.append(_change("loss", *pruned.loss))
-    if pruned.distance is not None:
-        rows.append({"what": "distance of embeddings", "before": 0.0, "after": pruned.distance})
-    return pd.DataFrame(rows, dtype=object)
-
-
-def _change(what: str, before: float, after: float) -> dict[str, Any]:
-    return {"what": what, "before": before, "after": after, "ratio": after / before}
 
 
 def _content(
@@ -153,10 +138,7 @@ def _content(
     if curves is not None:
         content["curves"] = records(curves)
     if pruned is not None:
-        measured = {
-            name: getattr(pruned, name) for name in ("parameters", "bytes", "seconds", "loss", "distance")
-        }
-        content["pruned"] = {"path": str(pruned.path), **{k: v for k, v in measured.items() if v is not None}}
+        content["pruned"] = change_content(pruned)
     return content
 
 

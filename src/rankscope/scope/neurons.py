@@ -136,8 +136,8 @@ def embeddings(model: Any, batches: Sequence[ModelInputs]) -> Float[Tensor, "row
     model.eval()
     found = []
     for batch in batches:
-        with _told(model, batch), torch.no_grad():
-            given = _on_device(model, batch)
+        with told(model, batch), torch.no_grad():
+            given = on_device(model, batch)
             hidden = model(**given).last_hidden_state
             mask = given.get("attention_mask", torch.ones(hidden.shape[:2], device=hidden.device))
             weight = (mask if mask.shape == hidden.shape[:2] else torch.ones_like(hidden[..., 0]))[..., None]
@@ -181,10 +181,10 @@ def mean_loss(model: Any, batches: Sequence[ModelInputs]) -> float:
     model.eval()
     total, labels = 0.0, 0
     for batch in batches:
-        given = _on_device(model, batch)
+        given = on_device(model, batch)
         if "labels" not in given and "input_ids" in given:
             given["labels"] = given["input_ids"]
-        with _told(model, given), torch.no_grad():
+        with told(model, given), torch.no_grad():
             loss = getattr(model(**given), "loss", None)
         if loss is None:
             raise InputError(
@@ -210,13 +210,14 @@ IGNORED = -100
 """The label that transformers leaves out of a loss."""
 
 
-def _on_device(model: Any, batch: ModelInputs) -> dict[str, Tensor]:
+def on_device(model: Any, batch: ModelInputs) -> dict[str, Tensor]:
+    """The batch on the model's device."""
     device = next(model.parameters()).device
     return {name: value.to(device) for name, value in batch.items()}
 
 
 @contextmanager
-def _told(model: Any, batch: ModelInputs) -> Iterator[None]:
+def told(model: Any, batch: ModelInputs) -> Iterator[None]:
     """A batch that the model does not take, as one line."""
     try:
         yield

@@ -73,8 +73,8 @@ def prune_model(
     source = open_source(model, revision=revision)
     whole = load_model(source, dtype=None)
     smaller = smaller_model(whole, neurons=neurons, heads=heads)
-    sizes = (_parameters(whole), _parameters(smaller))
-    weights = (_bytes(whole), _bytes(smaller))
+    sizes = (parameter_count(whole), parameter_count(smaller))
+    weights = (parameter_bytes(whole), parameter_bytes(smaller))
     if sizes[0] == sizes[1]:
         raise InputError("Nothing to prune at these shares: raise neurons or heads.")
     with written_whole(out) as draft:
@@ -88,7 +88,7 @@ def prune_model(
         moved = None
         if batches and not with_loss:
             moved = embedding_distance(embeddings(pair[1], batches), embeddings(pair[0], batches))
-        seconds = _seconds_per_batch(pair, batches) if batches else None
+        seconds = seconds_per_batch(pair, batches) if batches else None
     return Pruned(out, sizes, weights, seconds, loss, moved)
 
 
@@ -179,15 +179,17 @@ def _prune_groups(checkpoint: Checkpoint, state: dict[str, Tensor], settings: An
             settings.num_key_value_heads = len(kept)
 
 
-def _parameters(model: Any) -> int:
+def parameter_count(model: Any) -> int:
+    """How many numbers a model has, tied ones once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _bytes(model: Any) -> int:
+def parameter_bytes(model: Any) -> int:
+    """How many bytes they take."""
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-def _seconds_per_batch(pair: tuple[Any, Any], batches: Sequence[ModelInputs]) -> tuple[float, float]:
+def seconds_per_batch(pair: tuple[Any, Any], batches: Sequence[ModelInputs]) -> tuple[float, float]:
     """The fastest of a few passes, the two models in turn, so that neither has the machine to itself."""
     passes = []
     for _ in range(PASSES):
