@@ -133,7 +133,7 @@ def test_heads_are_the_same_on_a_gpu(cli, zoo, name):
 
 @pytest.mark.parametrize("name", SAVED)
 def test_compress_writes_a_model_and_says_what_it_costs(cli, zoo, tmp_path, name):
-    where = ("--compress", 0.3, "--data", zoo / "ids.json", "--out-path", tmp_path / "small")
+    where = ("--compress", 0.3, "--data", zoo / "ids.json", "--out", tmp_path / "small")
     code, out, err = cli("heads", zoo / name, *where)
     assert (code, err) == (0, "")
     for words in (
@@ -154,11 +154,11 @@ def test_compress_writes_a_model_and_says_what_it_costs(cli, zoo, tmp_path, name
     ("args", "message"),
     [
         (["--compress", "0.3"], "--compress chooses ranks by the loss on --data and writes a model"),
-        (["--data", "{zoo}/ids.json"], "--data and --out-path belong to --compress"),
-        (["--compress", "2", "--data", "{zoo}/ids.json", "--out-path", "x"], "lies in (0, 1), such as 0.3."),
-        (["--compress", "0.3", "--data", "{zoo}/ids.json", "--out-path", "{zoo}"], "exists. Give another"),
+        (["--data", "{zoo}/ids.json"], "--data and --out belong to --compress"),
+        (["--compress", "2", "--data", "{zoo}/ids.json", "--out", "x"], "lies in (0, 1), such as 0.3."),
+        (["--compress", "0.3", "--data", "{zoo}/ids.json", "--out", "{zoo}"], "exists. Give another"),
         (
-            ["--compress", "0.3", "--data", "{zoo}/ids.json", "--out-path", "x", "--map", "llama"],
+            ["--compress", "0.3", "--data", "{zoo}/ids.json", "--out", "x", "--map", "llama"],
             "--map reads a model but cannot write one",
         ),
     ],

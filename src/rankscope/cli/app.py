@@ -91,7 +91,7 @@ GROUPS = {
 """Commands by what they are about, as the list of commands shows them; all others are the lab's."""
 
 RENAMED = {
-    ("heads", "--out-path"): "--page",
+    ("heads", "--out-path"): "--page for a page, --out for a compressed model",
     ("updates", "--out-path"): "--out",
     ("neurons", "--out-path"): "--out for a smaller model, --page for a page",
     ("export", "--to"): "--out, and the run folder is the first argument",

@@ -58,7 +58,8 @@ def heads(
         typer.Option(help=f"Choose the ranks of --compress by the loss on this file. {ACCEPTED}."),
     ] = None,
     out_path: Annotated[
-        Path | None, typer.Option(help="Folder for the compressed model; rankscope.load_compressed reads it.")
+        Path | None,
+        typer.Option("--out", help="Folder for the compressed model; rankscope.load_compressed reads it."),
     ] = None,
 ) -> None:
     """How much of its rank does every head use? Ranks of QK and OV, per layer and head."""
@@ -100,12 +101,12 @@ def _check_compression(
 ) -> None:
     """Refuse options that do not go together, before anything is measured."""
     if compress is None and (data is not None or out_path is not None):
-        raise InputError("--data and --out-path belong to --compress: say which share of the weights goes.")
+        raise InputError("--data and --out belong to --compress: say which share of the weights goes.")
     if compress is None:
         return
     if data is None or out_path is None:
         raise InputError(
-            "--compress chooses ranks by the loss on --data and writes a model to --out-path: give both."
+            "--compress chooses ranks by the loss on --data and writes a model to --out: give both."
         )
     if layout_map is not None:
         raise InputError("--map reads a model but cannot write one: leave it out, or --compress.")
@@ -138,8 +139,8 @@ def _show_compressed(smaller: Compressed) -> None:
     )
     ranks = smaller.ranks.assign(place=smaller.ranks["stack"] + " " + smaller.ranks["layer"].astype(str))
     grouped = ranks.groupby(["place", "product"], sort=False)["kept"]
-    by_layer = grouped.agg(["min", "median", "max"]).unstack("product")
-    by_layer.columns = pd.Index([f"{product}_{statistic}" for statistic, product in by_layer.columns])
+    by_layer = pd.DataFrame(grouped.agg(["min", "median", "max"]).unstack("product"))
+    by_layer.columns = pd.Index(["_".join(reversed(pair)) for pair in by_layer.columns.to_flat_index()])
     by_layer = by_layer.reindex(ranks["place"].unique()).rename_axis("layer").reset_index()
     show_table(by_layer, f"Ranks that are left of {smaller.ranks['rank'].max()}, by layer")
     show_table(change_table(smaller), f"Compressed model in {smaller.path}")

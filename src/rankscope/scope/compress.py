@@ -109,7 +109,7 @@ def compress_heads(
     sizes, weights = parameter_count(stored), parameter_bytes(stored)
     whole = stored.float().to(device)
     found: dict[Ranking, tuple[Any, dict[HeadSpace, Tensor]]] = {}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for ranking in Ranking:
         lowered, kept = lower_ranks(whole, share, choosing, ranking)
         if gives_loss(whole):
@@ -191,7 +191,7 @@ def choose(
         if space.is_open:
             sizes = space.unit_sizes
             for group, row in enumerate(scores[space.key].tolist()):
-                for unit in space.units.unique().tolist():
+                for unit in torch.unique(space.units).tolist():
                     units.append((row[unit], space, group, unit, int(sizes[unit]) * space.cost))
     possible = sum(cost for *_, cost in units)
     if possible < share * total:

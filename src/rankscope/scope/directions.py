@@ -31,4 +31,5 @@ def _root(moment: Tensor) -> Tensor:
     mean = moment.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
     identity = torch.eye(moment.shape[-1], dtype=moment.dtype, device=moment.device)
     values, vectors = torch.linalg.eigh(moment + torch.where(mean > 0, RIDGE * mean, 1.0) * identity)
-    return (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.mT
+    root: Tensor = (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.mT
+    return root

@@ -88,7 +88,7 @@ def loss_slopes(
     with _watched(model, spaces, see, differentiable=True), torch.enable_grad():
         for number, batch in enumerate(batches):
             kept.clear()
-            objective(model, batch, number).backward()
+            torch.autograd.backward(objective(model, batch, number))
             for space, values, plain in kept:
                 if values.grad is None:
                     continue
@@ -179,7 +179,8 @@ def _watched(
 
 def _weights(model: Any, space: HeadSpace) -> dict[str, Tensor]:
     """The weights of a block's queries, keys and values: (group, head, rank, input)."""
-    block, found = space.block, {}
+    block = space.block
+    found: dict[str, Tensor] = {}
     for role, name in block.weights.items():
         if role != "o":
             value = model.get_parameter(name).detach()
@@ -193,4 +194,5 @@ def _output_moment(model: Any, space: HeadSpace) -> Float[Tensor, "group rank ra
     value = model.get_parameter(block.weights["o"]).detach()
     columns = (value if block.layout.transposed else value.T).double()
     heads = columns.reshape(block.groups, -1, block.head_dim, columns.shape[-1])
-    return (heads @ heads.mT).sum(1)
+    moment: Tensor = (heads @ heads.mT).sum(1)
+    return moment
