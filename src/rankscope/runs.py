@@ -17,7 +17,7 @@ def load(run_folder: str | Path) -> Run:
     """Read a run folder, without running anything.
 
     Args:
-        run_folder: what `rankscope reproduce --out` wrote.
+        run_folder: what `rankscope reproduce` wrote.
 
     Returns:
         Its tables, verdicts and figures.
@@ -111,7 +111,7 @@ def remembered(store: Store) -> Selection:
     kept = store.note("selection")
     if kept is None:
         raise InputError(
-            f"{store.folder} does not say any more what was run. Run rankscope reproduce --out {store.folder} as before: "
+            f"{store.folder} does not say any more what was run. Run rankscope reproduce into it as before: "
             "finished cells are kept."
         )
     return Selection(

@@ -24,5 +24,6 @@ def test_the_library_does_not_speak_of_the_command_lines_options():
     others = {
         "provenance.py": ["--porcelain"],
         "interactive.py": ["--columns"],
-    }  # git's option, and a style's name
+        "fetch.py": ["--hash", "--no", "--quiet", "--no", "--require", "--dest", "--requirement"],
+    }  # git's and pip's options, and a style's name
     assert {name: found for name, found in spoken.items() if found} == others

@@ -54,7 +54,7 @@ COMMANDS = {
     "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
     "retrieval": (
         "retrieval",
-        "How many nearest neighbours does a score of low rank keep? Rows of embeddings, measured and predicted.",
+        "How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it.",
     ),
     "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (

