@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.limits import as_nobody, largest_file, open_to_nobody
+from tests.limits import as_owner, largest_file
 from tests.zoo import build, moved
 
 STRANGE = (None, 0, -1, 7, 10**12, 1.5, float("nan"), "x", [], [1], {}, {"a": 1}, True)
@@ -185,12 +185,11 @@ def test_a_page_and_a_table_without_room_are_one_line(cli, pair, tmp_path):
 
 @pytest.mark.parametrize("closed", ["config.json", "model.safetensors", "."])
 def test_no_permission_to_read_is_one_line(cli, pair, tmp_path, closed):
-    open_to_nobody(tmp_path)
     model = tmp_path / "model"
     shutil.copytree(pair / "single", model)
     (model / closed).chmod(0)
     try:
-        with as_nobody():
+        with as_owner():
             code, _, err = cli("heads", model)
     finally:
         (model / closed).chmod(0o755)
@@ -199,14 +198,12 @@ def test_no_permission_to_read_is_one_line(cli, pair, tmp_path, closed):
 
 
 def test_no_permission_to_write_is_one_line(cli, pair, tmp_path):
-    open_to_nobody(tmp_path)
-    open_to_nobody(pair)
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     (tmp_path / "cache").mkdir(mode=0o777)
     out = closed / "out"
     for line in lines(pair, pair / "single", out):
-        with as_nobody():
+        with as_owner():
             code, err = told_or_done(cli, line, out)
         assert code == 2, line
         assert "ermission denied" in err

@@ -14,7 +14,7 @@ from rankscope.catalogue import PAPERS
 from rankscope.lab import Scale, Store
 from rankscope.lab.store import FILE
 from tests.lab.kept import keep
-from tests.limits import as_nobody, largest_file, open_to_nobody
+from tests.limits import as_owner, largest_file
 
 ONLY = ("reproduce", "amsel2024", "--scale", "smoke", "--only", "amsel2024.hardmax")
 
@@ -127,19 +127,20 @@ def test_a_folder_of_any_name(ran, tmp_path):
 
 
 def test_an_archive_is_reported_and_exported_elsewhere(cli, run, tmp_path):
-    open_to_nobody(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere").chmod(0o777)
-    run.chmod(0o555)
+    folders = [run, *(path for path in run.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
     try:
-        with as_nobody():
+        with as_owner():
             assert "Permission denied" in one_line(cli, "report", run)
             assert cli("report", run, "--out", tmp_path / "elsewhere" / "page")[0] == 0
             assert cli("export", run, "--out", tmp_path / "elsewhere" / "tables")[0] == 0
             assert "is read-only" in one_line(cli, *ONLY, "--out", run)
     finally:
-        run.chmod(0o755)
+        for folder in folders:
+            folder.chmod(0o755)
     assert (tmp_path / "elsewhere" / "page" / "index.html").stat().st_size > 10_000
     assert len(pd.read_parquet(tmp_path / "elsewhere" / "tables" / "cells.parquet"))
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before

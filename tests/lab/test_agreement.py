@@ -73,7 +73,9 @@ def test_a_section_says_what_other_seeds_say():
 
 
 def test_runs_that_cannot_be_compared_are_an_error():
-    with pytest.raises(InputError, match=r"Both runs of p have seed 1: .*Run one of them with --first-seed"):
+    with pytest.raises(
+        InputError, match=r"Both runs of p have seed 1: .*Run one of them with another first_seed"
+    ):
         with_agreement([section([0, 1])], [section([1, 2])])
     for other in (section([5], scale="smoke"), section([5], name="q")):
         with pytest.raises(InputError, match="no paper of this one at its scale"):

@@ -9,13 +9,12 @@ from rankscope.lab import Store
 from rankscope.lab.store import FILE
 from tests.lab.test_store import leave_wal
 from tests.lab.toy import go, toy
-from tests.limits import as_nobody, largest_file, open_to_nobody
+from tests.limits import as_owner, largest_file
 
 
 @pytest.fixture
 def archive(tmp_path):
     """A run in a folder in which others may not write."""
-    open_to_nobody(tmp_path)
     go(tmp_path / "run", cells=6)
     (tmp_path / "run").chmod(0o555)
     yield tmp_path / "run"
@@ -24,7 +23,7 @@ def archive(tmp_path):
 
 def test_an_archive_can_be_read_and_not_written(archive):
     before = {path.name for path in archive.iterdir()}
-    with as_nobody():
+    with as_owner():
         store = Store(archive, reading=True)
         assert len(store.finished(toy())) == len(store.table(toy(6))) == 6
         assert store.arrays_of(toy(6))(toy(6).cells()[0].key())["values"].shape == (3,)
@@ -39,7 +38,7 @@ def test_an_archive_whose_last_moments_are_in_a_log_says_so(archive):
     leave_wal(archive)
     (archive / f"{FILE}-shm").unlink()
     with (
-        as_nobody(),
+        as_owner(),
         pytest.raises(RankscopeError, match=r"left cells\.sqlite-wal\. Copy the folder to a place"),
     ):
         Store(archive, reading=True)
@@ -51,14 +50,13 @@ def test_an_archive_whose_last_moments_are_in_a_log_says_so(archive):
 @pytest.mark.parametrize("reading", [True, False])
 def test_a_file_that_may_not_be_read_is_not_called_damaged(archive, reading):
     (archive / FILE).chmod(0)
-    with as_nobody(), pytest.raises(RankscopeError, match="cannot be read: permission denied"):
+    with as_owner(), pytest.raises(RankscopeError, match="cannot be read: permission denied"):
         Store(archive, reading=reading)
 
 
 def test_a_folder_of_another_user_is_called_that(tmp_path):
-    open_to_nobody(tmp_path)
     (tmp_path / "theirs").mkdir(mode=0o555)
-    with as_nobody():
+    with as_owner():
         with pytest.raises(RankscopeError, match=r"Cannot write to .*theirs/run: Permission denied\. Choose"):
             Store(tmp_path / "theirs" / "run")
         with pytest.raises(RankscopeError, match=r"is read-only\. Choose another folder"):

@@ -209,7 +209,7 @@ def test_a_compressed_model_loads_and_is_what_was_measured(tmp_path, name):
 
 
 def test_a_compressed_model_is_read_by_the_other_instruments(cli, tmp_path, zoo):
-    where = ("--data", zoo / "ids.json", "--out-path", tmp_path / "small")
+    where = ("--data", zoo / "ids.json", "--out", tmp_path / "small")
     assert cli("heads", zoo / "gpt2", "--compress", 0.5, *where)[0] == 0
     code, out, _ = cli("heads", tmp_path / "small", "--json")
     assert code == 0

@@ -46,7 +46,7 @@ def test_an_adapter_made_on_a_gpu_is_verified_and_is_the_cpus(monkeypatch, capsy
             *models,
             "--max-rank",
             2,
-            "--out-path",
+            "--out",
             out,
             "--device",
             device,

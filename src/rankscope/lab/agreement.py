@@ -52,7 +52,7 @@ def _noted(section: Section, other: Section | None) -> Section:
     if ours & theirs:
         raise InputError(
             f"Both runs of {section.paper.name} have seed {min(ours & theirs)}: there is nothing to compare. Run one of "
-            "them with first_seed."
+            "them with another first_seed."
         )
     found = agreement(section.judgements, other.judgements)
     seeds = f"seeds {min(theirs)} to {max(theirs)} beside {min(ours)} to {max(ours)}"

@@ -66,7 +66,7 @@ def open_rows(path: str | Path, tensor: str | None = None) -> Rows:
 
 def _npy(file: Path, tensor: str | None) -> Rows:
     if tensor is not None:
-        raise InputError(f"{file}: an .npy file has one matrix without a name. Leave --tensor out.")
+        raise InputError(f"{file}: an .npy file has one matrix, without a name.", argument="tensor")
     try:
         matrix = np.load(file, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
