@@ -11,7 +11,12 @@ from rankscope.lab.tidy import rows_of
 from rankscope.studies.real.claims import all_kinds, labelled
 from rankscope.studies.real.measurement import HELD_OUT, SHARE
 
-SUBJECTS = {"real": "MiniLM, fine-tuned on rated sentences,", "digits": "A small ViT, fine-tuned on digits,"}
+SUBJECTS = {
+    "real": ("sentences", "MiniLM, fine-tuned on rated sentences,"),
+    "digits": ("digits", "A small ViT, fine-tuned on digits,"),
+}
+"""Of each experiment: its data, and what is fine-tuned."""
+
 FOLLOWS = 0.5
 """The exponent in the classes that the claims take as half-way between following the task and not."""
 
@@ -19,14 +24,15 @@ FOLLOWS = 0.5
 def findings(results: Results) -> list[Finding]:
     """One for the sentences and one for the digits, where they were run with several numbers of classes."""
     made = []
-    for name, subject in SUBJECTS.items():
+    for name in SUBJECTS:
         table = results.tables.get(f"li2024/{name}")
         if table is not None and table["classes"].nunique() > 1:
-            made.append(_needed(name, subject, table))
+            made.append(_needed(name, table))
     return made
 
 
-def _needed(name: str, subject: str, table: pd.DataFrame) -> Finding:
+def _needed(name: str, table: pd.DataFrame) -> Finding:
+    data, subject = SUBJECTS[name]
     held_out = all_kinds(labelled(rows_of(table, "needed rank", on=HELD_OUT), "true"))
     fewest, most = held_out["classes"].min(), held_out["classes"].max()
     logs = held_out.groupby(["optimizer", "classes"], sort=False)["needed_log2"].mean()
@@ -39,13 +45,11 @@ def _needed(name: str, subject: str, table: pd.DataFrame) -> Finding:
     return Finding(
         name=f"{name}-needed",
         question=Question.UPDATES,
-        answer="On real data it grows with the classes."
-        if min(slopes) >= FOLLOWS
-        else "On real data it grows more slowly than the classes.",
+        answer=f"On {data} it grows {'with' if min(slopes) >= FOLLOWS else 'more slowly than'} the classes.",
         sentence=f"{subject} needs this rank in every update to keep {SHARE:g} of what it gains on held-out data: {needs}.",
         claims=(f"li2024.{name}-needed",),
         figure=f"li2024-{name}-needed",
-        link="src/rankscope/papers/li2024/README.md",
+        link="docs/real-data.md",
         seeds=int(held_out.groupby(["optimizer", "classes"])["seed"].nunique().min()),
         panel=Panel(
             "Rank that real data needs",
