@@ -99,6 +99,9 @@ def test_a_check_reads_everything(stored):
     part.touch()
     found = inspect(Store(stored))
     assert (found.cells, found.arrays, found.states, found.damage) == (6, 6, 1, [])
+    other = ResumeState(Store(stored).checkpoint_path(toy(6), toy(6).cells()[:2]))
+    other.save({"step": 1})
+    assert inspect(Store(stored)).states == 2
     assert found.leftovers == [part]
     flip(state.path, 20)
     change(stored, "INSERT INTO notes VALUES ('one', '1', 'x')")

@@ -56,7 +56,9 @@ def test_an_unknown_axis_names_the_nearest_field():
 def test_an_empty_axis_and_no_seed_are_errors():
     with pytest.raises(InputError, match="Axis 'heads' is empty"):
         Grid(seed=(0,), heads=())
-    with pytest.raises(InputError, match="at least one seed"):
+    with pytest.raises(
+        InputError, match=r"^A grid needs at least one seed: pass seed=range\(n\) with n ≥ 1\.$"
+    ):
         Grid(seed=())
 
 

@@ -83,5 +83,5 @@ def test_other_seeds_are_other_cells_of_the_same_grid():
         assert not {cell.key() for cell in one.cells()} & {cell.key() for cell in two.cells()}
     (few, *_) = Selection([PAPER], Scale.QUICK, seeds=2, first_seed=7).experiments(PAPER)
     assert few.grid.seeds == (7, 8)
-    with pytest.raises(InputError, match="first_seed=-1: use 0 or more"):
+    with pytest.raises(InputError, match=r"^first_seed=-1: use 0 or more\.$"):
         Selection([PAPER], Scale.QUICK, first_seed=-1)

@@ -1,3 +1,4 @@
+import json
 import math
 import multiprocessing
 import os
@@ -57,6 +58,12 @@ def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
     ):
         assert rows[column].notna().all(), column
     assert rows["torch"].unique().tolist() == [torch.__version__]
+    cells = {cell.key(): cell for cell in toy(6).cells()}
+    for row in rows.to_dict("records"):
+        cell = cells[row["key"]]
+        assert json.loads(row["point"]) == [["scale", cell.model.scale]]
+        assert row["settings"] == json.dumps(cell.settings(), sort_keys=True)
+        assert (row["experiment"], row["seed"], row["stack"]) == ("toy", cell.seed, 1)
     assert rows["peak_bytes"].min() > 2**20
     records = store.table(toy(6))
     for record in records.to_dict("records"):
@@ -199,7 +206,7 @@ def test_results_of_other_code_are_not_mixed_in_and_stay(tmp_path, monkeypatch):
         assert store.finished(toy()) == set()
         assert store.table(toy(6)).empty
         assert store.provenance(toy()).empty
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match=key):
             store.arrays_of(toy())(key)
         assert "another" in store.checkpoint_path(toy(), toy(6).cells()).parts
         go(tmp_path, cells=6)
@@ -472,3 +479,19 @@ def test_a_limit_of_memory_is_a_share_of_the_gpus(monkeypatch):
         with pytest.raises(InputError, match=r"memory=.*: give more than 0 and at most 80\.0 GiB"):
             limit_memory("cuda", wrong)
     assert len(given) == 2
+
+
+def test_a_group_has_an_outcome_for_every_cell(tmp_path):
+    cells, cost = toy(3).cells(), Cost("CPU", "float32", 1.0, 1)
+    with pytest.raises(ValueError, match="zip"):
+        Store(tmp_path).add(toy(3), cells, [Outcome([{"total": 1.0}])], cost)
+    assert Store(tmp_path).finished(toy(3)) == set(), "a group or nothing"
+
+
+def test_a_long_table_is_read_in_parts_and_numbered_as_one(tmp_path, monkeypatch):
+    go(tmp_path / "deep" / "run", cells=12)
+    store = Store(tmp_path / "deep" / "run")
+    whole = store.table(toy(12))
+    monkeypatch.setattr("rankscope.lab.store.AT_ONCE", 1)
+    pd.testing.assert_frame_equal(store.table(toy(12)), whole)
+    assert whole.index.tolist() == list(range(12))

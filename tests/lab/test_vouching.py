@@ -13,7 +13,7 @@ from rankscope.lab import Store, run
 from rankscope.lab.provenance import code_digest, roots_of
 from rankscope.lab.runner import schedule
 from rankscope.lab.tables import export_tables, read_kept
-from rankscope.lab.vouching import FILE, code_note, read_vouched, vouch
+from rankscope.lab.vouching import FILE, _difference, code_note, read_vouched, vouch
 from tests.lab.toy import toy
 
 TWO = ["1.0"]
@@ -194,3 +194,9 @@ def test_a_row_with_another_setting_is_not_the_cell_and_a_field_that_one_of_them
     assert settings(lambda first: first["task"].update(new=1)) == (6, 6, 0)
     assert settings(lambda first: first["train"].pop("pause")) == (6, 6, 0)
     assert settings(lambda first: first["task"].update(width=4)) == (5, 5, 1), "its default was another one"
+
+
+def test_a_number_that_was_not_there_before_is_no_difference_and_one_that_is_gone_is_infinite():
+    before, now = pd.Series([np.nan, 0.0, 1.0, -2.0]), pd.Series([5.0, 0.0, np.nan, -1.0])
+    with np.errstate(all="raise"):
+        assert _difference(before, now).tolist() == [0.0, 0.0, np.inf, 0.5]

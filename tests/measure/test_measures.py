@@ -123,7 +123,14 @@ def test_the_knee_of_two_planted_sizes(share):
     count = int(400 * share)
     values = torch.cat([torch.linspace(0, 0.01, count), torch.linspace(1, 1.2, 400 - count)])
     assert knee(values) == pytest.approx(share)
+    assert knee(values + 7) == pytest.approx(share)
     assert knee(torch.ones(50)) == 0
+
+
+def test_a_knee_is_below_the_chord_and_needs_three_values():
+    assert knee(torch.tensor([1.0, 1.0, 5.0, 1.0])) == 0.75
+    assert knee(torch.tensor([0.0, 3.0, 4.0, 4.5, 5.0])) == 0, "a curve above its chord has none"
+    assert knee(torch.tensor([0.0, 1.0])) == 0
 
 
 def test_a_path_is_as_large_as_what_is_read_times_what_is_written():
