@@ -9,6 +9,7 @@ from rankscope.core import RankscopeError
 from rankscope.figures.figure import Figure, Panel
 from rankscope.lab import AtLeast, Check, Claims, Paper, Scale, Store, Verdict, run
 from rankscope.lab.finding import Finding, Question
+from rankscope.lab.paper import Results, Study
 from rankscope.lab.replication import Point, Replication
 from rankscope.lab.runner import schedule
 from rankscope.lab.sections import SMOKE, sections
@@ -192,3 +193,21 @@ def test_verdicts_that_are_looked_at_more_often_must_be_surer(store):
 def test_a_paper_without_a_claim_that_was_run_has_no_section(first_only):
     asked = Selection([paper()], Scale.QUICK, experiment="toy/second")
     assert sections(asked, first_only) == []
+
+
+def test_what_is_asked_beyond_a_paper_stands_behind_the_papers_own():
+    own, beyond = telling(), telling()
+    study = Study(
+        lambda scale: [replace(one, name=f"{one.name}, {scale}") for one in beyond.experiments(scale)],
+        beyond.claims,
+        drawn,
+        beyond.findings,
+    )
+    both = replace(own, figures=drawn).with_studies(study)
+    names = [one.name for one in both.experiments(Scale.QUICK)]
+    assert names == ["toy/first", "toy/second", "toy/first, quick", "toy/second, quick"]
+    assert both.claims == (*own.claims, *beyond.claims)
+    results = Results({"toy/first": None}, lambda key: {})
+    assert [figure.id for figure in both.figures(results)] == ["toy-first"] * 2
+    assert [one.sentence for one in both.findings(results)] == ["toy/first"] * 2
+    assert (both.name, both.replications) == (own.name, own.replications)
