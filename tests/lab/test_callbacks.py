@@ -56,9 +56,12 @@ def test_tensorboard_files_hold_what_was_told(tmp_path):
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_other_trackers_get_the_same_numbers(monkeypatch, tmp_path, name):
     logged = {}
-    wandb = types.SimpleNamespace(
-        init=lambda **_: types.SimpleNamespace(log=logged.update, finish=lambda: logged.update(ended=True))
-    )
+
+    def init(**given):
+        assert given == {"project": "rankscope", "dir": str(tmp_path / "wandb"), "name": "wandb"}
+        return types.SimpleNamespace(log=logged.update, finish=lambda: logged.update(ended=True))
+
+    wandb = types.SimpleNamespace(init=init)
     mlflow = types.SimpleNamespace(
         start_run=lambda run_name: None,
         log_metric=lambda key, value, step: logged.update({key: value}),
@@ -76,7 +79,8 @@ def test_other_trackers_get_the_same_numbers(monkeypatch, tmp_path, name):
 def test_a_tracker_that_is_not_installed_or_known_is_refused_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    for name in ("wandb", "tensorboard"):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    for name in ("wandb", "tensorboard", "mlflow"):
         said = rf"^{name} cannot be imported: pip install 'rankscope\[{name}\]'\.$"
         with pytest.raises(InputError, match=said) as caught:
             writer(name, tmp_path)

@@ -3,6 +3,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -64,6 +65,8 @@ def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
         assert json.loads(row["point"]) == [["scale", cell.model.scale]]
         assert row["settings"] == json.dumps(cell.settings(), sort_keys=True)
         assert (row["experiment"], row["seed"], row["stack"]) == ("toy", cell.seed, 1)
+        assert re.fullmatch(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ", row["finished_at"])
+    assert list(Store(tmp_path / "new").provenance(toy())) == list(rows)
     assert rows["peak_bytes"].min() > 2**20
     records = store.table(toy(6))
     for record in records.to_dict("records"):

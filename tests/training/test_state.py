@@ -1,12 +1,14 @@
 """Resume states: the file is always whole."""
 
+import io
 import os
+import pickle
 import random
 
 import pytest
 import torch
 
-from rankscope.training.state import ResumeState
+from rankscope.training.state import ResumeState, _digest
 
 
 def test_who_is_killed_while_writing_a_state_keeps_the_last_one(tmp_path, monkeypatch):
@@ -50,3 +52,17 @@ def test_a_state_of_which_one_bit_has_flipped_is_none(tmp_path):
         assert checkpoint.load("cpu") is None
     checkpoint.path.write_bytes(whole)
     assert checkpoint.load("cpu")["step"] == 2
+
+
+def test_a_state_that_would_run_code_is_refused(tmp_path):
+    class Runs:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    content = io.BytesIO()
+    torch.save({"step": Runs()}, content)
+    checkpoint = ResumeState(tmp_path / "group.pt")
+    checkpoint.path.write_bytes(_digest(content.getbuffer()) + content.getvalue())
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoint.load("cpu")
+    assert not (tmp_path / "ran").exists()

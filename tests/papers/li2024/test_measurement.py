@@ -233,3 +233,5 @@ def test_a_loss_at_the_limit_is_not_gone():
     losses = torch.tensor([CONVERGED_LOSS, 0.0, 0.0, 0.0, 0.0]).unsqueeze(-1)
     assert converged_step(losses, over=3).tolist() == [1.0]
     assert converged_step(torch.full((4, 1), CONVERGED_LOSS), over=1).isnan().all()
+    assert converged_step(torch.tensor([[0.0], [2 * CONVERGED_LOSS]]), over=2).isnan().all()
+    assert converged_step(torch.zeros(1, 2), over=3).isnan().tolist() == [True, True], "too few to say"
