@@ -390,11 +390,11 @@ class Stepwise(ToyTrainer):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_deadline_leaves_what_does_not_fit_and_stops_what_runs_with_its_state(tmp_path, workers):
-    """Expected to take 0.5, 3600 and 1 seconds, they take nothing, nothing and far more than is left."""
+    """Expected to take 0.1, 3600 and 0.1 seconds, they take nothing, nothing and far more than is left."""
     quick, slow = (replace(toy(3, pause=pause), trainer=Stepwise()) for pause in (0.0, 0.03))
     (first, second), third = quick.cells()[:2], slow.cells()[0]
     store = Store(tmp_path)
-    groups = (Group(quick, (first,), 0.5), Group(quick, (second,), 3600.0), Group(slow, (third,), 1.0))
+    groups = (Group(quick, (first,), 0.1), Group(quick, (second,), 3600.0), Group(slow, (third,), 0.1))
     todo = Schedule(groups, 3, 0, workers)
     assert run(todo, store, "cpu", deadline=time.monotonic() + 1.5) == 2
     assert store.finished(quick) == {first.key()}
