@@ -6,7 +6,7 @@ import types
 import pytest
 
 from rankscope.core import InputError
-from rankscope.lab import Outcome, run
+from rankscope.lab import Outcome, Store, run
 from rankscope.lab.callbacks import metrics_of, store_for, telling, writer
 from rankscope.lab.runner import schedule
 from tests.lab.toy import toy
@@ -70,8 +70,9 @@ def test_other_trackers_get_the_same_numbers(monkeypatch, tmp_path, name):
     monkeypatch.setitem(sys.modules, name, {"wandb": wandb, "mlflow": mlflow}[name])
     tracker = writer(name, tmp_path)
     tracker.progress(0.5)
-    tracker.cell("toy", {"rank": 2, "kind": "a"}, {"total": 1.5})
+    tracker.cell("toy", {"rank": 2, "kind": ("a",)}, {"total": 1.5})
     tracker.close()
+    assert logged.get("toy/kind") == {"wandb": "('a',)", "mlflow": None}[name]
     assert logged["progress"] == 0.5
     assert (logged["toy/rank"], logged["toy/total"], logged["ended"]) == (2, 1.5, True)
 
@@ -141,3 +142,8 @@ def test_cells_are_steps_of_their_experiment(monkeypatch, tmp_path, name):
     settings = {"tensorboard": ("one/settings", "rank=2, kind=a", 1), "mlflow": ("one/rank", 2, 1)}
     assert settings[name] in logged
     assert (("mlflow", "", 0) in logged) == (name == "mlflow")
+
+
+def test_without_a_callback_the_store_is_a_plain_one(tmp_path):
+    store = store_for(tmp_path / "run", None)
+    assert (type(store), store.folder) == (Store, tmp_path / "run")

@@ -145,3 +145,9 @@ def test_when_a_process_began_is_read_behind_its_name_or_else_whether_it_is_ther
     assert leases._begun(7) == "22", "its 22nd field, and a name may hold anything"
     monkeypatch.setattr("pathlib.Path.read_text", lambda path: "")
     assert [leases._begun(pid) for pid in (os.getpid(), 1, 4194305)] == ["there", "there", "gone"]
+
+
+def test_the_name_of_a_machine_may_hold_spaces(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "my own host")
+    assert not leases._alive("my own host 1 0", time.time()), "another process had that number"
+    assert leases._alive("your own host 1 0", time.time())

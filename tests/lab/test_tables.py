@@ -99,6 +99,14 @@ def test_of_a_folder_the_cells_of_an_experiment_are_read_with_their_provenance(t
     assert kept.provenance.index.tolist() == kept.table.index.tolist() == [0, 1, 2, 3]
     elsewhere = replace(toy(12), grid=Grid(seed=[99], **toy(12).grid.axes))
     assert read_kept(elsewhere, tmp_path) is None
-    pd.read_parquet(tmp_path / "cells.parquet").drop(columns="torch").to_parquet(tmp_path / "cells.parquet")
+    made = pd.read_parquet(tmp_path / "cells.parquet")
+    made.assign(seconds="long").to_parquet(tmp_path / "cells.parquet")
+    with pytest.raises(
+        RankscopeError, match=r"cells\.parquet: column 'seconds' does not hold what rankscope export"
+    ):
+        read_kept(toy(12), tmp_path)
+    made.drop(columns="torch").to_parquet(tmp_path / "cells.parquet")
     with pytest.raises(RankscopeError, match=rf"^{tmp_path}/cells\.parquet has no column 'torch'"):
         read_kept(toy(12), tmp_path)
+    (tmp_path / "cells.parquet").unlink()
+    assert read_kept(toy(12), tmp_path) is None, "nobody says where the table comes from"

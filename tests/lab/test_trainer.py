@@ -217,3 +217,14 @@ def test_a_computation_is_one_step_a_cell_in_double_precision_and_nothing_is_tra
     assert len(ticks) == len(cells) == 4
     assert (trainer.steps(cells[0]), trainer.dtype(cells[0]), trainer.stacked) == (1, "float64", False)
     assert (Counted().dtype(cells[0]), Counted.stacked) == ("float32", True)
+
+
+def test_one_cell_is_timed_on_its_device():
+    class Seen(Counted):
+        def train(self, cells, job):
+            self.device = job.device
+            super().train(cells, job)
+
+    trainer = Seen()
+    trainer.seconds_per_step(experiment(trainer, seeds=1).cells(), "meta")
+    assert trainer.device == "meta"

@@ -205,6 +205,9 @@ def test_a_number_that_was_not_there_before_is_no_difference_and_one_that_is_gon
     before, now = pd.Series([np.nan, 0.0, 1.0, -2.0]), pd.Series([5.0, 0.0, np.nan, -1.0])
     with np.errstate(all="raise"):
         assert _difference(before, now).tolist() == [0.0, 0.0, np.inf, 0.5]
+        assert _difference(before, now).dtype == float
+    assert _difference(pd.Series([1.0]), pd.Series(["a"])).tolist() == [np.inf]
+    assert _difference(pd.Series(["a"]), pd.Series([1.0])).tolist() == [np.inf]
 
 
 def test_rows_of_a_cell_stay_in_their_order():
