@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from rankscope.core import RankscopeError
-from rankscope.lab import Store
+from rankscope.lab import Outcome, Store
 from rankscope.lab.database import COLUMNS
 from rankscope.lab.inspection import inspect
-from rankscope.lab.store import FILE
+from rankscope.lab.store import FILE, Cost
 from rankscope.training.state import ResumeState
 from tests.lab.test_store import start
 from tests.lab.toy import go, toy
@@ -99,6 +99,9 @@ def test_a_check_reads_everything(stored):
     part.touch()
     found = inspect(Store(stored))
     assert (found.cells, found.arrays, found.states, found.damage) == (6, 6, 1, [])
+    other = ResumeState(Store(stored).checkpoint_path(toy(6), toy(6).cells()[:2]))
+    other.save({"step": 1})
+    assert inspect(Store(stored)).states == 2
     assert found.leftovers == [part]
     flip(state.path, 20)
     change(stored, "INSERT INTO notes VALUES ('one', '1', 'x')")
@@ -160,3 +163,10 @@ def test_a_mode_that_nobody_may_read_costs_the_cell(stored, monkeypatch):
     assert "cannot be read (Permission denied)" in store.damaged(toy(6))[0]
     with pytest.raises(RankscopeError, match=r"safetensors cannot be read .*Run rankscope reproduce again"):
         store.arrays_of(toy(6))(toy(6).cells()[0].key())
+
+
+def test_a_cell_without_arrays_is_whole_without_them(tmp_path):
+    store, cost = Store(tmp_path), Cost("CPU", "float32", 1.0, 1)
+    store.add(toy(3), toy(3).cells()[:1], [Outcome([{"total": 1.0}])], cost)
+    found = inspect(store)
+    assert (found.cells, found.arrays, found.damage, found.leftovers) == (1, 0, [], [])

@@ -6,7 +6,7 @@ import pytest
 
 from rankscope.core import InputError
 from rankscope.lab import AtLeast, Check, Claim, Verdict, judge
-from rankscope.lab.decide import decide, plan
+from rankscope.lab.decide import decide, seed_counts
 
 
 def judged_on(values):
@@ -42,7 +42,7 @@ def test_fewer_seeds_than_the_scale_has_are_a_mistake():
     with pytest.raises(
         InputError, match=r"max_seeds=4: the scale has 8 seeds already\. Give at least as many"
     ):
-        plan(8, 4)
+        seed_counts(8, 4)
 
 
 def test_a_mean_on_the_bound_is_rarely_decided_however_often_it_is_looked_at():

@@ -56,7 +56,9 @@ def test_an_unknown_axis_names_the_nearest_field():
 def test_an_empty_axis_and_no_seed_are_errors():
     with pytest.raises(InputError, match="Axis 'heads' is empty"):
         Grid(seed=(0,), heads=())
-    with pytest.raises(InputError, match="at least one seed"):
+    with pytest.raises(
+        InputError, match=r"^A grid needs at least one seed: pass seed=range\(n\) with n ≥ 1\.$"
+    ):
         Grid(seed=())
 
 
@@ -114,3 +116,16 @@ def test_variants_with_equal_fields_have_different_keys():
     noisy = [task.replace(token_noise=kind(level=0.2)) for kind in (GaussianNoise, BoundedNoise)]
     keys = {Cell("name", one, task, task, 0, ()).key() for one in (task, *noisy)}
     assert len(keys) == 3
+
+
+class Spread(Config):
+    betas: tuple[float, ...] = (0.5, 0.9)
+
+
+def test_the_settings_of_a_cell_are_plain_data_by_part():
+    cell = replace(experiment(Grid(seed=(0,), heads=(2,))), train=Spread()).cells()[0]
+    assert cell.settings() == {
+        "task": {"dim": cell.task.dim, "tokens": cell.task.tokens},
+        "model": {"dim": cell.model.dim, "heads": 2},
+        "train": {"betas": [0.5, 0.9]},
+    }

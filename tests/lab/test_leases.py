@@ -132,3 +132,22 @@ def test_a_group_that_fails_is_given_back(tmp_path):
         run(Schedule((Group(broken, tuple(broken.cells()), 1.0),), 3, 0, 1), store, "cpu")
     with store.database.read() as database:
         assert database.execute("SELECT count(*) FROM leases").fetchone() == (0,)
+
+
+def test_what_one_is_at_already_one_may_take_again(taken):
+    store, cells = taken
+    assert store.take(toy(3), cells) is Taken.OURS
+
+
+def test_when_a_process_began_is_read_behind_its_name_or_else_whether_it_is_there(monkeypatch):
+    later = " ".join(str(place) for place in range(3, 60))
+    monkeypatch.setattr("pathlib.Path.read_text", lambda path: f"7 (a) b) {later}")
+    assert leases._begun(7) == "22", "its 22nd field, and a name may hold anything"
+    monkeypatch.setattr("pathlib.Path.read_text", lambda path: "")
+    assert [leases._begun(pid) for pid in (os.getpid(), 1, 4194305)] == ["there", "there", "gone"]
+
+
+def test_the_name_of_a_machine_may_hold_spaces(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "my own host")
+    assert not leases._alive("my own host 1 0", time.time()), "another process had that number"
+    assert leases._alive("your own host 1 0", time.time())

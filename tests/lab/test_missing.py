@@ -56,5 +56,5 @@ def test_a_visit_too_short_for_any_group_does_a_piece_of_the_first(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["", "25", "m", "1.5h", "25 m", "0s"])
 def test_a_duration_that_is_none_is_refused_with_examples(wrong):
-    with pytest.raises(InputError, match="90s, 25m or 1h30m"):
+    with pytest.raises(InputError, match=r"^for=.*: write a duration as 90s, 25m or 1h30m\.$"):
         seconds_of(wrong)

@@ -5,6 +5,7 @@ import functools
 import re
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from rankscope.catalogue import PAPERS
 from rankscope.core import RankscopeError
 from rankscope.lab import Scale
 from rankscope.lab.closure import Sources
-from rankscope.lab.provenance import PACKAGE, code_digest, roots_of, source_digest
+from rankscope.lab.provenance import PACKAGE, code_digest, device_name, peak_memory, roots_of, source_digest
 from tests.lab.toy import toy
 
 EXPERIMENTS = [one for scale in Scale for paper in PAPERS.values() for one in paper.experiments(scale)]
@@ -295,3 +296,15 @@ def test_a_base_class_of_another_library_is_no_root_wherever_it_is_installed():
         "builtins",
     }
     assert {name.partition(".")[0] for name in roots_of(toy())} - {"builtins"} == {"rankscope", "tests"}
+
+
+def test_a_gpu_is_called_by_its_name_and_its_memory_is_that_of_its_tensors(monkeypatch):
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: f"the GPU {device}")
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda device: {"cuda:1": 7}[device])
+    assert (device_name("cuda:1"), peak_memory("cuda:1")) == ("the GPU cuda:1", 7)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    assert device_name("cpu") == "CPU, 3 threads"
+    monkeypatch.setattr("resource.getrusage", lambda who: SimpleNamespace(ru_maxrss=5))
+    for system, bytes_held in (("linux", 5 * 1024), ("darwin", 5)):
+        monkeypatch.setattr("sys.platform", system)
+        assert peak_memory("cpu") == bytes_held

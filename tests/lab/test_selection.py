@@ -59,11 +59,12 @@ def test_the_grid_has_the_seeds_and_the_labels_that_are_asked_for():
     ("wish", "says"),
     [
         ({"only": ("p.on",)}, r"No claim 'p\.on'\. Did you mean 'p\.one'\?"),
+        ({"only": ("tw",)}, r"No claim 'tw'\. Did you mean 'two'\?"),
         ({"experiment": "p/larg"}, r"No experiment 'p/larg'\. Did you mean 'p/large'\?"),
         ({"experiment": "p/large", "scale": Scale.SMOKE}, r"No experiment 'p/large'\. "),
         ({"seeds": 1}, "an interval needs at least two seeds"),
         ({"only": ("p.one",), "experiment": "p/small"}, "both say what to run: give one of them"),
-        ({"where": {"scale": ["1.0"]}}, "cuts one experiment's grid: name the experiment"),
+        ({"where": {"scale": ["1.0"]}}, r"^where cuts one experiment's grid: name the experiment\.$"),
         (
             {"where": {"scale": ["1.0"]}, "only": ("p.one",)},
             "cuts one experiment's grid: name the experiment",
@@ -83,5 +84,23 @@ def test_other_seeds_are_other_cells_of_the_same_grid():
         assert not {cell.key() for cell in one.cells()} & {cell.key() for cell in two.cells()}
     (few, *_) = Selection([PAPER], Scale.QUICK, seeds=2, first_seed=7).experiments(PAPER)
     assert few.grid.seeds == (7, 8)
-    with pytest.raises(InputError, match="first_seed=-1: use 0 or more"):
+    with pytest.raises(InputError, match=r"^first_seed=-1: use 0 or more\.$"):
         Selection([PAPER], Scale.QUICK, first_seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("wish", "argument"),
+    [
+        ({"seeds": 1}, "seeds"),
+        ({"first_seed": -1}, "first_seed"),
+        ({"where": {"scale": ["1.0"]}}, "experiment"),
+    ],
+)
+def test_an_error_says_which_argument_it_is_about(wish, argument):
+    with pytest.raises(InputError) as caught:
+        asked(**wish)
+    assert caught.value.argument == argument
+
+
+def test_claims_that_are_asked_for_are_remembered_by_their_ids():
+    assert Selection([PAPER], Scale.QUICK, only=("two", "p.o*")).only == ("p.one", "p.two")

@@ -1,7 +1,9 @@
+import json
 import math
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -57,6 +59,14 @@ def test_a_row_carries_its_provenance_and_arrays_come_back(tmp_path):
     ):
         assert rows[column].notna().all(), column
     assert rows["torch"].unique().tolist() == [torch.__version__]
+    cells = {cell.key(): cell for cell in toy(6).cells()}
+    for row in rows.to_dict("records"):
+        cell = cells[row["key"]]
+        assert json.loads(row["point"]) == [["scale", cell.model.scale]]
+        assert row["settings"] == json.dumps(cell.settings(), sort_keys=True)
+        assert (row["experiment"], row["seed"], row["stack"]) == ("toy", cell.seed, 1)
+        assert re.fullmatch(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ", row["finished_at"])
+    assert list(Store(tmp_path / "new").provenance(toy())) == list(rows)
     assert rows["peak_bytes"].min() > 2**20
     records = store.table(toy(6))
     for record in records.to_dict("records"):
@@ -199,7 +209,7 @@ def test_results_of_other_code_are_not_mixed_in_and_stay(tmp_path, monkeypatch):
         assert store.finished(toy()) == set()
         assert store.table(toy(6)).empty
         assert store.provenance(toy()).empty
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match=key):
             store.arrays_of(toy())(key)
         assert "another" in store.checkpoint_path(toy(), toy(6).cells()).parts
         go(tmp_path, cells=6)
@@ -380,11 +390,11 @@ class Stepwise(ToyTrainer):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_deadline_leaves_what_does_not_fit_and_stops_what_runs_with_its_state(tmp_path, workers):
-    """Expected to take 0.5, 3600 and 1 seconds, they take nothing, nothing and far more than is left."""
+    """Expected to take 0.1, 3600 and 0.1 seconds, they take nothing, nothing and far more than is left."""
     quick, slow = (replace(toy(3, pause=pause), trainer=Stepwise()) for pause in (0.0, 0.03))
     (first, second), third = quick.cells()[:2], slow.cells()[0]
     store = Store(tmp_path)
-    groups = (Group(quick, (first,), 0.5), Group(quick, (second,), 3600.0), Group(slow, (third,), 1.0))
+    groups = (Group(quick, (first,), 0.1), Group(quick, (second,), 3600.0), Group(slow, (third,), 0.1))
     todo = Schedule(groups, 3, 0, workers)
     assert run(todo, store, "cpu", deadline=time.monotonic() + 1.5) == 2
     assert store.finished(quick) == {first.key()}
@@ -472,3 +482,19 @@ def test_a_limit_of_memory_is_a_share_of_the_gpus(monkeypatch):
         with pytest.raises(InputError, match=r"memory=.*: give more than 0 and at most 80\.0 GiB"):
             limit_memory("cuda", wrong)
     assert len(given) == 2
+
+
+def test_a_group_has_an_outcome_for_every_cell(tmp_path):
+    cells, cost = toy(3).cells(), Cost("CPU", "float32", 1.0, 1)
+    with pytest.raises(ValueError, match="zip"):
+        Store(tmp_path).add(toy(3), cells, [Outcome([{"total": 1.0}])], cost)
+    assert Store(tmp_path).finished(toy(3)) == set(), "a group or nothing"
+
+
+def test_a_long_table_is_read_in_parts_and_numbered_as_one(tmp_path, monkeypatch):
+    go(tmp_path / "deep" / "run", cells=12)
+    store = Store(tmp_path / "deep" / "run")
+    whole = store.table(toy(12))
+    monkeypatch.setattr("rankscope.lab.store.AT_ONCE", 1)
+    pd.testing.assert_frame_equal(store.table(toy(12)), whole)
+    assert whole.index.tolist() == list(range(12))

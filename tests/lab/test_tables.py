@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab import Store, run
+from rankscope.lab import Grid, Store, run
 from rankscope.lab.runner import schedule
-from rankscope.lab.tables import export_tables
+from rankscope.lab.tables import export_tables, read_kept
 from tests.lab.toy import toy
 
 
@@ -77,11 +77,36 @@ def test_a_folder_written_anew_keeps_nothing_and_parquet_may_stand_alone(tmp_pat
 def test_a_table_that_cannot_be_added_to_is_named_and_left_alone(tmp_path):
     store = ran(tmp_path / "run", ["1.0"])
     (tmp_path / "toy.parquet").write_bytes(b"short")
-    with pytest.raises(RankscopeError, match=r"toy\.parquet cannot be read .*Restore it, or move it away"):
+    with pytest.raises(
+        RankscopeError, match=r"toy\.parquet cannot be read .*Restore it, or move it away"
+    ) as caught:
         export_tables(tmp_path, [toy(12)], store, add=True)
+    assert "(None)" not in str(caught.value)
     assert (tmp_path / "toy.parquet").read_bytes() == b"short"
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "toy.parquet")
     with pytest.raises(RankscopeError, match=r"toy\.parquet has no column 'cell'"):
         export_tables(tmp_path, [toy(12)], store, add=True)
     with pytest.raises(InputError, match="Give a folder with room to write in"):
         export_tables(tmp_path / "toy.parquet" / "to", [toy(12)], store, add=True)
+
+
+def test_of_a_folder_the_cells_of_an_experiment_are_read_with_their_provenance(tmp_path):
+    export_tables(tmp_path, [toy(12)], ran(tmp_path / "run", ["2.0"]), add=True)
+    kept = read_kept(toy(12), tmp_path)
+    assert kept.table["cell"].tolist() == [cell.key() for cell in toy(12).cells() if cell.model.scale == 2.0]
+    assert kept.provenance["key"].tolist() == sorted(kept.table["cell"])
+    assert list(kept.provenance) == list(pd.read_parquet(tmp_path / "cells.parquet"))
+    assert kept.provenance.index.tolist() == kept.table.index.tolist() == [0, 1, 2, 3]
+    elsewhere = replace(toy(12), grid=Grid(seed=[99], **toy(12).grid.axes))
+    assert read_kept(elsewhere, tmp_path) is None
+    made = pd.read_parquet(tmp_path / "cells.parquet")
+    made.assign(seconds="long").to_parquet(tmp_path / "cells.parquet")
+    with pytest.raises(
+        RankscopeError, match=r"cells\.parquet: column 'seconds' does not hold what rankscope export"
+    ):
+        read_kept(toy(12), tmp_path)
+    made.drop(columns="torch").to_parquet(tmp_path / "cells.parquet")
+    with pytest.raises(RankscopeError, match=rf"^{tmp_path}/cells\.parquet has no column 'torch'"):
+        read_kept(toy(12), tmp_path)
+    (tmp_path / "cells.parquet").unlink()
+    assert read_kept(toy(12), tmp_path) is None, "nobody says where the table comes from"

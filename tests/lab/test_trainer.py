@@ -11,7 +11,7 @@ import torch
 
 from rankscope.core import Config
 from rankscope.ensembles.patterns import OneLayer
-from rankscope.lab import Experiment, Grid, Outcome, Store, Trainer, run
+from rankscope.lab import Computation, Experiment, Grid, Job, Outcome, Store, Trainer, run
 from rankscope.lab.runner import schedule
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.tasks.patterns import Patterns
@@ -199,3 +199,32 @@ def test_two_runs_agree_bit_for_bit_whatever_the_clock_and_the_cores(tmp_path, m
         assert set(store.provenance(experiment)["stack"]) == {5, 6}
     pd.testing.assert_frame_equal(tables[0][0], tables[1][0], check_exact=True)
     assert tables[0][1] == tables[1][1]
+
+
+class Squares(Computation):
+    def shape_key(self, cell):
+        return None
+
+    def compute(self, cell):
+        return Outcome([{"square": cell.seed**2}])
+
+
+def test_a_computation_is_one_step_a_cell_in_double_precision_and_nothing_is_trained():
+    trainer, ticks = Squares(), []
+    cells = list(experiment(trainer).cells())
+    found = trainer.run(cells, Job(tick=lambda: ticks.append(1)))
+    assert [outcome.records for outcome in found] == [[{"square": cell.seed**2}] for cell in cells]
+    assert len(ticks) == len(cells) == 4
+    assert (trainer.steps(cells[0]), trainer.dtype(cells[0]), trainer.stacked) == (1, "float64", False)
+    assert (Counted().dtype(cells[0]), Counted.stacked) == ("float32", True)
+
+
+def test_one_cell_is_timed_on_its_device():
+    class Seen(Counted):
+        def train(self, cells, job):
+            self.device = job.device
+            super().train(cells, job)
+
+    trainer = Seen()
+    trainer.seconds_per_step(experiment(trainer, seeds=1).cells(), "meta")
+    assert trainer.device == "meta"

@@ -13,7 +13,7 @@ from rankscope.lab import Store, run
 from rankscope.lab.provenance import code_digest, roots_of
 from rankscope.lab.runner import schedule
 from rankscope.lab.tables import export_tables, read_kept
-from rankscope.lab.vouching import FILE, code_note, read_vouched, vouch
+from rankscope.lab.vouching import FILE, _difference, _rows, code_note, read_vouched, vouch
 from tests.lab.toy import toy
 
 TWO = ["1.0"]
@@ -26,7 +26,7 @@ def code(monkeypatch):
 
     def change(name):
         for module in ("provenance", "vouching"):
-            monkeypatch.setattr(f"rankscope.lab.{module}.source_digest", lambda roots: name)
+            monkeypatch.setattr(f"rankscope.lab.{module}.source_digest", {roots_of(toy()): name}.__getitem__)
 
     return change
 
@@ -89,6 +89,8 @@ def test_a_table_of_older_code_says_so_until_cells_of_todays_code_vouch_for_it(r
 def test_cells_of_two_codes_are_told_apart(results, tmp_path):
     export_tables(results, [toy(6)], ran(tmp_path / "again", TWO), add=True, csv=False)
     assert "has changed since 4 of the 6 cells were made (digests " in note(results)
+    change(results, "cells", "code", lambda table: ["a", "b"] * (len(table) // 2))
+    assert "has changed since (digests a, b)" in note(results)
 
 
 def test_numbers_that_differ_are_refused_and_named_unless_that_is_allowed_for(results, tmp_path):
@@ -174,8 +176,11 @@ def test_entries_of_other_experiments_stay(results, tmp_path):
 @pytest.mark.parametrize("text", ["", "{", '{"toy": {"source": "a"}}', "[]"])
 def test_a_damaged_file_is_named(results, text):
     (results / FILE).write_text(text)
-    with pytest.raises(RankscopeError, match=r"vouched\.json cannot be read .* move it away"):
+    with pytest.raises(
+        RankscopeError, match=r"vouched\.json cannot be read \(.+\)\. Restore it, or move it away\."
+    ) as caught:
         read_vouched(results)
+    assert "(None)" not in str(caught.value)
 
 
 def test_a_row_with_another_setting_is_not_the_cell_and_a_field_that_one_of_them_lacks_is_no_difference(
@@ -194,3 +199,17 @@ def test_a_row_with_another_setting_is_not_the_cell_and_a_field_that_one_of_them
     assert settings(lambda first: first["task"].update(new=1)) == (6, 6, 0)
     assert settings(lambda first: first["train"].pop("pause")) == (6, 6, 0)
     assert settings(lambda first: first["task"].update(width=4)) == (5, 5, 1), "its default was another one"
+
+
+def test_a_number_that_was_not_there_before_is_no_difference_and_one_that_is_gone_is_infinite():
+    before, now = pd.Series([np.nan, 0.0, 1.0, -2.0]), pd.Series([5.0, 0.0, np.nan, -1.0])
+    with np.errstate(all="raise"):
+        assert _difference(before, now).tolist() == [0.0, 0.0, np.inf, 0.5]
+        assert _difference(before, now).dtype == float
+    assert _difference(pd.Series([1.0]), pd.Series(["a"])).tolist() == [np.inf]
+    assert _difference(pd.Series(["a"]), pd.Series([1.0])).tolist() == [np.inf]
+
+
+def test_rows_of_a_cell_stay_in_their_order():
+    table = pd.DataFrame({"cell": ["b", "a", "c"] * 40, "place": range(120)})
+    assert _rows(table, {"a", "b"})["place"].tolist() == [*range(1, 120, 3), *range(0, 120, 3)]

@@ -21,7 +21,6 @@ from rankscope.linalg.noise import (
     signal_rank,
     stored_precision,
     unit_in_last_place,
-    update_noise,
 )
 
 SHAPES = [(96, 96), (96, 256), (256, 96), (64, 300)]
@@ -49,7 +48,7 @@ def planted(base: torch.Tensor, rank: int, dtype: torch.dtype, trial: int) -> to
 
 
 def found(base: torch.Tensor, tuned: torch.Tensor, dtype: torch.dtype) -> int:
-    noise = update_noise(base, tuned, dtype, dtype)
+    noise = observed_noise(rounding_noise(base, dtype) + rounding_noise(tuned, dtype), base, tuned)
     return signal_rank(singular_values(tuned - base), noise)
 
 

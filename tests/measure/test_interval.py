@@ -82,3 +82,11 @@ def test_more_values_are_always_asked_for():
     assert values_to_decide([1.0, 1.0, 1.0], 0.5) == 6
     assert values_to_decide([1.0, 1.1] * 5, 5.0) == 11
     assert values_to_decide([1.0], 0.5) == values_to_decide([1.0, 2.0], 0.0) == math.inf
+
+
+def test_the_number_of_values_that_decide_has_a_least():
+    alike = (1.0, 1.0)
+    assert values_to_decide(alike, 1.0, 0.25) == 6, "fewer have Student's interval"
+    assert values_to_decide(alike, 1.0, 1e-4) == 14, "2^-14 is the first below the level"
+    assert values_to_decide((1.0,) * 20, 1.0, 0.25) == 21, "these did not"
+    assert values_to_decide(alike, 0.0) == values_to_decide((1.0,), 1.0) == math.inf

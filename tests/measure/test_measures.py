@@ -82,7 +82,7 @@ def test_a_random_order_is_that_of_the_numbers_drawn():
     size, chance = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.3, 0.9, 0.1, 0.2])
     assert pruned_mask(size, 0.5, Order.RANDOM, chance=chance).tolist() == [False, False, True, True]
     assert pruned_mask(size, 0.5, Order.SMALLEST, chance=chance).tolist() == [True, True, False, False]
-    with pytest.raises(InputError, match="order=random: pass chance"):
+    with pytest.raises(InputError, match=r"^order=random: pass chance, a number drawn for each unit\.$"):
         pruned_mask(size, 0.5, Order.RANDOM)
 
 
@@ -123,7 +123,17 @@ def test_the_knee_of_two_planted_sizes(share):
     count = int(400 * share)
     values = torch.cat([torch.linspace(0, 0.01, count), torch.linspace(1, 1.2, 400 - count)])
     assert knee(values) == pytest.approx(share)
+    assert knee(values + 7) == pytest.approx(share)
     assert knee(torch.ones(50)) == 0
+
+
+def test_a_knee_is_below_the_chord_and_needs_three_values():
+    assert knee(torch.tensor([1.0, 1.0, 5.0, 1.0])) == 0.75
+    assert knee(torch.tensor([0.0, 3.0, 4.0, 4.5, 5.0])) == 0, "a curve above its chord has none"
+    assert knee(torch.tensor([0.0, 1.0])) == 0
+    cubic = 5 + 4 * torch.linspace(0, 1, 101) ** 3
+    assert knee(cubic) == 59 / 101, "t − t³ is largest at 1/√3"
+    assert knee(torch.tensor([0.0, 0.0, 1.0])) == pytest.approx(2 / 3)
 
 
 def test_a_path_is_as_large_as_what_is_read_times_what_is_written():

@@ -169,3 +169,10 @@ def test_the_schedule_climbs_to_one_and_falls_to_zero():
     assert all(later <= earlier for earlier, later in pairwise(factors[10:]))
     assert warmup_cosine(0, 10, 0.0) == 1.0
     assert factors[-1] < 0.001
+
+
+def test_a_gradient_below_one_is_clipped_as_well_and_one_below_the_limit_is_left():
+    weights = {"w": torch.zeros(2, 2)}
+    weights["w"].grad = torch.tensor([[0.3, 0.4], [0.03, 0.04]])
+    clip_members(weights, 0.1)
+    assert weights["w"].grad.norm(dim=1).tolist() == pytest.approx([0.1, 0.05])

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from rankscope.training.schedule import warmup_cosine
+from rankscope.training.schedule import epoch_warmup_cosine, warmup_cosine
 
 
 def test_the_rate_climbs_in_equal_steps_and_then_follows_half_a_cosine():
@@ -26,3 +26,7 @@ def test_without_a_climb_the_first_step_has_the_whole_rate():
     assert warmup_cosine(0, 10, 0.0) == 1.0
     assert warmup_cosine(5, 10, 0.0) == pytest.approx(0.5)
     assert 0 < warmup_cosine(9, 10, 0.0) < 0.03
+
+
+def test_two_epochs_that_climb_are_nothing_and_the_whole_rate():
+    assert [epoch_warmup_cosine(step, 100, 0.2, 10) for step in (0, 10, 20)] == [0.0, 1.0, 1.0]

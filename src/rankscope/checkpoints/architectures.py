@@ -5,9 +5,9 @@ from __future__ import annotations
 from rankscope.checkpoints.layout import (
     AttentionLayout,
     Fused,
+    FusedPacking,
     Layout,
     MlpLayout,
-    Packing,
     Position,
     Rotation,
     Separate,
@@ -77,7 +77,7 @@ _TORCH_APART = Separate(q="q_proj_", k="k_proj_", v="v_proj_", bias="in_proj_bia
 
 _FALCON = AttentionLayout(
     layer="h.{layer}.self_attention",
-    qkv=Fused(qkv="query_key_value", packing=Packing.GROUPED),
+    qkv=Fused(qkv="query_key_value", packing=FusedPacking.GROUPED),
     out="dense",
     when={"alibi": False},
 )
@@ -140,7 +140,7 @@ ARCHITECTURES: tuple[Layout, ...] = (
         attention=(
             AttentionLayout(
                 layer="layers.{layer}.attention",
-                qkv=Fused(qkv="query_key_value", packing=Packing.GROUPED),
+                qkv=Fused(qkv="query_key_value", packing=FusedPacking.GROUPED),
                 out="dense",
             ),
         ),

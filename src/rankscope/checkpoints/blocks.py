@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.checkpoints.layout import AttentionLayout, Fused, MlpLayout, Packing
+from rankscope.checkpoints.layout import AttentionLayout, Fused, FusedPacking, MlpLayout
 from rankscope.checkpoints.rope import Rope
 from rankscope.checkpoints.source import Source
 from rankscope.core import InputError
@@ -168,8 +168,8 @@ class AttentionBlock:
     def _split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of a fused projection as queries, keys and values by head."""
         parts = self._by_head(rows)
-        packing = self.layout.qkv.packing if isinstance(self.layout.qkv, Fused) else Packing.STACKED
-        if packing == Packing.STACKED:
+        packing = self.layout.qkv.packing if isinstance(self.layout.qkv, Fused) else FusedPacking.STACKED
+        if packing == FusedPacking.STACKED:
             queries, keys, values = parts.tensor_split((self.heads, self.heads + self.groups))
             return queries, keys, values
         grouped = parts.reshape(self.groups, -1, *parts.shape[1:])

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from rankscope.core import Config, InputError
 
 
-class Packing(StrEnum):
+class FusedPacking(StrEnum):
     """The order of rows in a fused projection."""
 
     STACKED = "stacked"
@@ -65,7 +65,7 @@ class Fused(Config):
 
     kind: Literal["fused"] = "fused"
     qkv: str
-    packing: Packing = Packing.STACKED
+    packing: FusedPacking = FusedPacking.STACKED
 
     @property
     def parts(self) -> dict[str, str]:
@@ -154,7 +154,7 @@ def layout_from(content: dict[str, Any]) -> Layout:
     return Layout(**{"name": "by hand", **{key: _frozen(value) for key, value in content.items()}})
 
 
-_ENUMS = {"packing": Packing, "position": Position, "rotation": Rotation}
+_ENUMS = {"packing": FusedPacking, "position": Position, "rotation": Rotation}
 
 
 def _frozen(value: Any) -> Any:

@@ -121,9 +121,7 @@ app = typer.Typer(
 for _name, (_, _says) in COMMANDS.items():
     # A stand-in: its module has the command itself, under the same name.
     _group = next((group for group, names in GROUPS.items() if _name in names), "Lab")
-    app.command(_name, help=_says, rich_help_panel=_group)(
-        lambda: None
-    )  # its module has the command itself, under the same name
+    app.command(_name, help=_says, rich_help_panel=_group)(lambda: None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

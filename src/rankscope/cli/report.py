@@ -8,7 +8,7 @@ from rich.console import Console
 
 from rankscope.cli.app import AsJson, app
 from rankscope.cli.progress import write_page
-from rankscope.cli.runs import Kept, RunFolder, kept_tables, output_folder
+from rankscope.cli.runs import ResultsFolder, RunFolder, kept_tables, output_folder
 from rankscope.cli.verdicts import show
 from rankscope.core import InputError
 from rankscope.lab import Store
@@ -25,7 +25,7 @@ def report(
             help="A run of the same papers with other seeds: the page says which verdicts it shares."
         ),
     ] = None,
-    results: Kept = None,
+    results: ResultsFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the page again from the store, without running anything."""

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rankscope.catalogue import find
 from rankscope.cli.app import AsJson, app
 from rankscope.cli.progress import cost, run_behind_bar, write_page
-from rankscope.cli.runs import Kept, OutsidePapers, kept_tables
+from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.cli.verdicts import show
 from rankscope.core import InputError
 from rankscope.lab import Judgement, Scale, Store, Verdict
@@ -65,7 +65,7 @@ def reproduce(
         list[str] | None,
         typer.Option(help="A piece of that experiment's grid, as layers=1 or rank=1,64; may be given again."),
     ] = None,
-    results: Kept = None,
+    results: ResultsFolder = None,
     memory: Annotated[
         float | None,
         typer.Option(help="GiB of a GPU's memory to use at most; all that is free if not given."),

@@ -13,7 +13,7 @@ OutsidePapers = Annotated[
     list[str] | None,
     typer.Option("--paper", metavar="MODULE:NAME", help="A paper of your own, as my2025:PAPER."),
 ]
-Kept = Annotated[
+ResultsFolder = Annotated[
     Path | None,
     typer.Option(
         "--results",

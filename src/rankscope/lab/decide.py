@@ -7,10 +7,10 @@ from rankscope.lab.check import Verdict
 from rankscope.lab.claim import Judgement
 
 
-def plan(first: int, most: int) -> list[int]:
+def seed_counts(first: int, most: int) -> list[int]:
     """With how many seeds a claim is judged: twice as many each time. The more often, the surer must every judgement be.
 
-    >>> plan(8, 50), plan(8, 8)
+    >>> seed_counts(8, 50), seed_counts(8, 8)
     ([8, 16, 32, 50], [8])
     """
     if most < first:
@@ -31,7 +31,7 @@ def decide(
 
     judged   from a number of seeds and the number of looks to the judgement; None where the claim cannot be run
     """
-    looks = plan(first, most)
+    looks = seed_counts(first, most)
     for seeds in looks:
         found = judged(seeds, len(looks))
         yield seeds, found

@@ -37,8 +37,8 @@ class Finding:
 def decimals(value: float) -> str:
     """A number as a sentence shows it: two digits that say something, and no exponent.
 
-    >>> decimals(0.8634), decimals(0.0034), decimals(13.4), decimals(85.0), decimals(0.0)
-    ('0.86', '0.0034', '13', '85', '0')
+    >>> decimals(0.8634), decimals(0.0034), decimals(5.0), decimals(13.4), decimals(1250.0), decimals(0.0)
+    ('0.86', '0.0034', '5', '13', '1,200', '0')
     """
     if value == 0:
         return "0"

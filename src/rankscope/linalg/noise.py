@@ -96,29 +96,14 @@ def rounding_noise(
     return RoundingNoise(row_energy, column_energy)
 
 
-def update_noise(
-    base: Float[Tensor, "row column"],
-    tuned: Float[Tensor, "row column"],
-    base_dtype: torch.dtype,
-    tuned_dtype: torch.dtype,
-    base_scale: Float[Tensor, "row column"] | None = None,
-    tuned_scale: Float[Tensor, "row column"] | None = None,
-) -> RoundingNoise:
-    """The noise in tuned − base from rounding both, never more than the difference itself holds.
-
-    A base that training started from exactly has no noise of its own; then the count errs on the side of too few,
-    and what is smaller than a cell was lost when it was saved (`seen_share` says how much of it is seen).
-    """
-    noise = rounding_noise(base, base_dtype, base_scale) + rounding_noise(tuned, tuned_dtype, tuned_scale)
-    return observed_noise(noise, base, tuned)
-
-
 def observed_noise(
     noise: RoundingNoise, base: Float[Tensor, "row column"], tuned: Float[Tensor, "row column"]
 ) -> RoundingNoise:
     """Noise that is never more than the difference itself holds, along each row and column.
 
-    A weight that did not leave its rounding cell has difference 0 and no noise.
+    A weight that did not leave its rounding cell has difference 0 and no noise. A base that training started from exactly has
+    no noise of its own; with the noise of both the count errs on the side of too few, and what is smaller than a cell was lost
+    when it was saved (`seen_share` says how much of it is seen).
     """
     rows = torch.zeros_like(noise.row_energy)
     columns = torch.zeros_like(noise.column_energy)

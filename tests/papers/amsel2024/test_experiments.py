@@ -189,6 +189,10 @@ def test_identity_fit_of_minus_a_multiple_of_the_identity():
     skew = torch.zeros(1, 2, 2)
     skew[0, 0, 1] = 1.0
     assert identity_fit(skew)["angle"] == pytest.approx(90.0)
+    for dim in range(2, 12):
+        assert identity_fit(0.1 * torch.eye(dim).expand(1, -1, -1))["angle"] == pytest.approx(0.0, abs=0.1), (
+            "a cosine that is rounded to more than 1 is 1"
+        )
 
 
 def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
@@ -196,6 +200,9 @@ def test_the_best_epoch_is_the_least_mean_of_a_hundred_steps():
     assert best_epoch(losses).tolist() == [1.0]
     assert best_epoch(losses[:150]).tolist() == [3.0]
     assert best_epoch(losses[95:105]).tolist() == [2.0]
+    assert best_epoch(torch.tensor([[3.0], [3.0], [3.0], [0.0], [0.0]]), epoch=3).tolist() == [3.0], (
+        "two are no epoch"
+    )
     losses[130] = torch.nan  # a step that was left out
     assert best_epoch(losses).tolist() == [2.0]
     losses[::100] = torch.inf

@@ -30,11 +30,11 @@ def test_the_learning_rate_falls_with_the_root_of_the_layers(layers, power, shar
 
 def test_an_encoder_has_trained_if_it_is_under_the_answer_without_attention_by_the_margin(monkeypatch):
     alone = multiple_error(CELL.task)
-    errors = torch.tensor([alone - 1.5 * TRAINED_BY, alone - 0.5 * TRAINED_BY, alone + 0.5 * TRAINED_BY])
+    errors = torch.tensor([alone - share * TRAINED_BY for share in (1.5, 0.5, -0.5, 1)], dtype=torch.float64)
     monkeypatch.setattr(measurement, "errors_on", lambda *_: (errors, errors))
-    cells = [replace(CELL, seed=seed) for seed in range(3)]
-    found = records(cells, start_of(cells, "cpu"), torch.ones(5, 3), "cpu")
-    assert [record["trained"] for record in found] == [True, False, False]
+    cells = [replace(CELL, seed=seed) for seed in range(4)]
+    found = records(cells, start_of(cells, "cpu"), torch.ones(5, 4), "cpu")
+    assert [record["trained"] for record in found] == [True, False, False, False]
 
 
 def test_errors_are_measured_on_all_batches_of_the_test(monkeypatch):

@@ -13,6 +13,7 @@ from rankscope.ensembles.patterns import TRAINED
 from rankscope.lab import Cell
 from rankscope.papers.li2024.experiments import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.measurement import (
+    CONVERGED_LOSS,
     FRACTIONS,
     RANKS,
     TEST_SAMPLES,
@@ -226,3 +227,11 @@ def test_what_the_course_of_a_training_tells_stands_in_rows_of_its_own():
     ]
     assert math.isnan(second[0]["converged_step"])
     assert second[1]["least_growth"] == pytest.approx(0.5, rel=1e-4)
+
+
+def test_a_loss_at_the_limit_is_not_gone():
+    losses = torch.tensor([CONVERGED_LOSS, 0.0, 0.0, 0.0, 0.0]).unsqueeze(-1)
+    assert converged_step(losses, over=3).tolist() == [1.0]
+    assert converged_step(torch.full((4, 1), CONVERGED_LOSS), over=1).isnan().all()
+    assert converged_step(torch.tensor([[0.0], [2 * CONVERGED_LOSS]]), over=2).isnan().all()
+    assert converged_step(torch.zeros(1, 2), over=3).isnan().tolist() == [True, True], "too few to say"

@@ -239,8 +239,7 @@ def test_the_real_experiment_runs_and_repeats_itself(tmp_path):
 def test_the_sentences_are_left_to_scale_paper():
     _, experiment = experiments(Scale.QUICK)
     assert experiment.not_run == (
-        "li2024/real is not run: it takes a GPU: use --scale paper --device cuda --experiment li2024/real, or tables of it in "
-        "results/."
+        "li2024/real is not run: it takes a GPU: run it at scale paper on cuda, or put tables of it in results/."
     )
     assert [cell.key() for cell in experiment.cells()] == [
         cell.key() for cell in experiments(Scale.PAPER)[1].cells()

@@ -234,18 +234,22 @@ def _shapes(sizes: Sizes, widening: int | None) -> dict[str, dict[str, int]]:
     }
 
 
-def _two_points(sizes: Sizes) -> Experiment:
-    task = Neighbors(
+def _nearest_of_two(sizes: Sizes) -> Neighbors:
+    """The nearer of two orthonormal points to a query of its own."""
+    return Neighbors(
         dim=sizes.point_dim,
         tokens=2,
         target=Target.NEAREST,
         points=Points.ORTHOGONAL,
         queries=Queries.SEPARATE,
     )
+
+
+def _two_points(sizes: Sizes) -> Experiment:
     ranks = tuple(2**power for power in range(sizes.point_dim.bit_length()))
     return Experiment(
         name=f"{NAME}/two-points",
-        task=task,
+        task=_nearest_of_two(sizes),
         model=HeadSum(dim=sizes.point_dim, rank=1, budget=1),
         train=AdamW(steps=sizes.point_steps, batch=sizes.batch, learning_rate=0.03, warmup=0.1),
         grid=Grid(seed=range(sizes.seeds), rank=ranks, budget=sizes.point_budgets),
@@ -268,13 +272,7 @@ def _constructions(sizes: Sizes) -> Experiment:
     models |= {f"{heads} random heads": {"kind": Kind.RANDOM, "size": heads} for heads in (1, 4, 16, 64, 256)}
     return Experiment(
         name=f"{NAME}/constructions",
-        task=Neighbors(
-            dim=sizes.point_dim,
-            tokens=2,
-            target=Target.NEAREST,
-            points=Points.ORTHOGONAL,
-            queries=Queries.SEPARATE,
-        ),
+        task=_nearest_of_two(sizes),
         model=Construction(kind=Kind.HARDMAX, size=1),
         train=Simulation(draws=4, samples=sizes.samples),
         grid=Grid(seed=range(2 * sizes.seeds), construction=models),

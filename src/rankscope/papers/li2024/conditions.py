@@ -14,7 +14,7 @@ from rankscope.lab import AtLeast, AtMost, Between, Cell, Verdict
 from rankscope.tasks.patterns import BoundedNoise, Patterns
 from rankscope.training.sgd import Sgd
 
-Setting = Cell[Patterns, OneLayer, Sgd]
+PatternCell = Cell[Patterns, OneLayer, Sgd]
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Condition:
 
     name: str
     figure: str
-    value: Callable[[Setting], float]
+    value: Callable[[PatternCell], float]
     bound: AtLeast | AtMost | Between
     printed: bool
 
-    def met(self, setting: Setting) -> bool:
+    def met(self, setting: PatternCell) -> bool:
         """Whether the setting keeps the bound."""
         value = self.value(setting)
         return self.bound.judge(value, value) is Verdict.HOLDS
 
 
-def _noise(setting: Setting) -> float:
+def _noise(setting: PatternCell) -> float:
     """How far a token is from its pattern; of Gaussian noise the typical length."""
     level = setting.task.token_noise.level
     return (
@@ -41,21 +41,21 @@ def _noise(setting: Setting) -> float:
     )
 
 
-def _length(setting: Setting) -> float:
+def _length(setting: PatternCell) -> float:
     """Of a token: noise on the sphere leaves it at one, Gaussian noise adds its own length."""
     return 1.0 if isinstance(setting.task.token_noise, BoundedNoise) else math.hypot(1.0, _noise(setting))
 
 
-def _start(setting: Setting) -> float:
+def _start(setting: PatternCell) -> float:
     scale = setting.model.init_scale
     return scale if setting.model.init is Init.THEORY else scale**2
 
 
-def _neurons_per_square(setting: Setting) -> float:
+def _neurons_per_square(setting: PatternCell) -> float:
     return setting.model.hidden / (setting.task.patterns**2 * math.log(setting.task.patterns))
 
 
-def _per_pattern(count: Callable[[Setting], float]) -> Callable[[Setting], float]:
+def _per_pattern(count: Callable[[PatternCell], float]) -> Callable[[PatternCell], float]:
     return lambda setting: count(setting) / setting.task.patterns
 
 
@@ -99,7 +99,7 @@ class Met:
         return f"{self.condition.figure} = {least if least == most else f'{least} … {most}'}"
 
 
-def conditions_of(settings: Iterable[Setting]) -> list[Met]:
+def conditions_of(settings: Iterable[PatternCell]) -> list[Met]:
     """Every condition over these settings."""
     every = list({(cell.task, cell.model, cell.train): cell for cell in settings}.values())
     found = []

@@ -38,14 +38,14 @@ AXES = {
 }  # fmt: skip
 """The paper's letter for each axis of a sweep."""
 
-Scale = Callable[[np.ndarray], np.ndarray]
+Transform = Callable[[np.ndarray], np.ndarray]
 
 
 def _itself(size: np.ndarray) -> np.ndarray:
     return size
 
 
-def exponents(table: pd.DataFrame, axis: str, column: str, *, of: Scale = _itself) -> tuple[float, ...]:
+def exponents(table: pd.DataFrame, axis: str, column: str, *, of: Transform = _itself) -> tuple[float, ...]:
     """The slope of log(column) against log(of(axis)), by least squares, one a seed; NaN where the column is not positive."""
     slopes = []
     for _, rows in table.groupby("seed", sort=True):
@@ -62,7 +62,7 @@ def at_most(
     quantity: Quantity,
     power: float,
     *,
-    of: Scale = _itself,
+    of: Transform = _itself,
     letter: str | None = None,
 ) -> Check:
     """quantity ≤ O(of(axis)^power)."""
@@ -78,7 +78,7 @@ def at_least(
     power: float,
     *,
     reach: float = NOTHING,
-    of: Scale = _itself,
+    of: Transform = _itself,
     letter: str | None = None,
 ) -> list[Check]:
     """quantity ≥ Ω(of(axis)^power): over its bound it reaches a constant at every size, and does not fall."""
@@ -103,7 +103,7 @@ def of_order(rows: pd.DataFrame, axis: str, column: str, power: float, what: str
 
 
 def _scaled(
-    table: pd.DataFrame, axis: str, quantity: Quantity, power: float, of: Scale, floor: float
+    table: pd.DataFrame, axis: str, quantity: Quantity, power: float, of: Transform, floor: float
 ) -> pd.DataFrame:
     """The quantity along the axis, what it is `over` its bound, and that `scaled`, where less than the floor counts as it."""
     rows = quantity.along(table, axis)

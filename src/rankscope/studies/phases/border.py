@@ -10,21 +10,22 @@ from rankscope.lab.tidy import rows_of
 from rankscope.studies.phases.maps import PhaseMap
 from rankscope.studies.phases.shares import grid
 from rankscope.tasks.patterns import GaussianNoise
-from rankscope.theory.updates.phases import Setting
+from rankscope.theory.updates.path import Mean
+from rankscope.theory.updates.phases import PhaseSetting
 
-Border = Callable[[Setting], float]
+Border = Callable[[PhaseSetting], float]
 """A predicted token noise."""
 
 TEN_TIMES = 10.0
 """Figure 2: the other singular values are at least ten times smaller than the second."""
 
 
-def setting(phase: PhaseMap, x: float, y: float) -> Setting:
+def setting(phase: PhaseMap, x: float, y: float) -> PhaseSetting:
     """The map's setting (x, y) in the words of the theory."""
     task, model, train = phase.parts({**phase.x.fields(x), **phase.y.fields(y)})
-    return Setting(
-        patterns=task.patterns, tokens=task.tokens, relevant=task.relevant_fraction,
-        confusion=task.confusion_fraction, noise=cast(GaussianNoise, task.token_noise).level,
+    return PhaseSetting(
+        mean=Mean(task.patterns, task.relevant_fraction, task.confusion_fraction), tokens=task.tokens,
+        noise=cast(GaussianNoise, task.token_noise).level,
         batch=train.batch, steps=train.steps, learning_rate=train.learning_rate,
         init_scale=model.init_scale, init_noise=model.init_noise,
     )  # fmt: skip

@@ -82,6 +82,4 @@ def _optimizers(rates: dict[Optimizer, float]) -> dict[str, dict[str, Any]]:
 
 def _left_to_paper() -> str | None:
     """What the sentences lack; below scale paper, the time."""
-    return missing() or (
-        "it takes a GPU: use --scale paper --device cuda --experiment li2024/real, or tables of it in results/"
-    )
+    return missing() or "it takes a GPU: run it at scale paper on cuda, or put tables of it in results/"

@@ -20,15 +20,14 @@ from typing import NamedTuple
 
 from rankscope.core import InputError
 from rankscope.theory.updates.directions import direction_gains
+from rankscope.theory.updates.path import Mean
 
 
-class Setting(NamedTuple):
+class PhaseSetting(NamedTuple):
     """What the spectrum depends on, in the words of the configuration."""
 
-    patterns: int
+    mean: Mean
     tokens: int
-    relevant: float
-    confusion: float
     noise: float
     batch: int
     steps: int
@@ -36,18 +35,8 @@ class Setting(NamedTuple):
     init_scale: float
     init_noise: float
 
-    @property
-    def gap(self) -> float:
-        """g = α − κ, the vote's margin."""
-        return self.relevant - self.confusion
 
-    @property
-    def other(self) -> float:
-        """ρ, the share of each irrelevant pattern."""
-        return (1 - self.relevant - self.confusion) / (self.patterns - 2)
-
-
-class Growth(NamedTuple):
+class ReadingGrowth(NamedTuple):
     """Σ_t c_t, the steps with their weight, how many samples they are worth as an average, and how many steps there were."""
 
     weight: float
@@ -55,7 +44,7 @@ class Growth(NamedTuple):
     steps: int
 
 
-class Spectrum(NamedTuple):
+class UpdateSpectrum(NamedTuple):
     """The singular values of ΔW_K: along μ_1+μ_2 and the others, along μ_1−μ_2, and the largest of all the rest."""
 
     together: float
@@ -68,7 +57,7 @@ class Spectrum(NamedTuple):
         return min(self.together, self.apart) / self.rest if self.rest > 0 else math.inf
 
 
-def growth(setting: Setting) -> Growth:
+def reading_growth(setting: PhaseSetting) -> ReadingGrowth:
     """How the reading c grows until the margin c·g is one, and with it the weight of each step.
 
     With u = (s∘a)W_O and b = W_V(μ_1−μ_2)/2, half of the neurons active, SGD turns each towards the other:
@@ -78,16 +67,16 @@ def growth(setting: Setting) -> Growth:
     so c_t = (|b_0|²+|u_0|²)/4 · ((1+ε)^{2t} − (1−ε)^{2t}). As an average, steps of weight c_t are worth
     B (Σc_t)²/Σc_t² samples.
     """
-    rate = setting.learning_rate * setting.gap / 2
-    size = (setting.init_scale**2 + setting.init_noise**2 * setting.patterns) / 8
+    rate = setting.learning_rate * setting.mean.gap / 2
+    size = (setting.init_scale**2 + setting.init_noise**2 * setting.mean.patterns) / 8
     total = squares = 0.0
     step = 0
     while step < setting.steps:
         reading = size * ((1 + rate) ** (2 * step) - (1 - rate) ** (2 * step))
-        if reading * setting.gap >= 1:
+        if reading * setting.mean.gap >= 1:
             break
         total, squares, step = total + reading, squares + reading**2, step + 1
-    return Growth(total, setting.batch * total**2 / squares if squares else 0.0, step)
+    return ReadingGrowth(total, setting.batch * total**2 / squares if squares else 0.0, step)
 
 
 def cross_covariance_edge(ratio: float) -> float:
@@ -118,7 +107,7 @@ def shifted_edge(edge: float, shift: float) -> float:
     return unit * math.sqrt((w + 3) ** 3 / (8 * (w + 1)))
 
 
-def rest_of_update(setting: Setting, samples: float) -> float:
+def rest_of_update(setting: PhaseSetting, samples: float) -> float:
     """The largest singular value outside the two directions of the mean over `samples` of y x̄ (C(μ_1−μ_2))ᵀ.
 
     In a direction across the means, with V = α + κ − g² + 2σ²(1−1/L) the variance of x·(μ_1−μ_2) within a sample:
@@ -128,18 +117,18 @@ def rest_of_update(setting: Setting, samples: float) -> float:
     The last is there without any noise: how often an irrelevant pattern occurs moves x̄ and C r alike. The number of
     irrelevant tokens is fixed, so their patterns vary in M − 3 directions, and with a single one (M = 3) in none.
     """
-    directions = max(setting.patterns - 3, 1)
-    g, tokens = setting.gap, setting.tokens
-    rho = setting.other if setting.patterns > 3 else 0.0
+    directions = max(setting.mean.patterns - 3, 1)
+    g, tokens = setting.mean.gap, setting.tokens
+    rho = setting.mean.other if setting.mean.patterns > 3 else 0.0
     variance = setting.noise**2
-    within = setting.relevant + setting.confusion - g**2 + 2 * variance * (1 - 1 / tokens)
+    within = setting.mean.relevant + setting.mean.confusion - g**2 + 2 * variance * (1 - 1 / tokens)
     query = (rho + variance) / tokens
     key = (rho * (g**2 + 2 * variance) + variance * within) / tokens
     edge = math.sqrt(query * key) * cross_covariance_edge(directions / samples)
     return shifted_edge(edge, g * rho / tokens)
 
 
-def update_spectrum(setting: Setting) -> Spectrum:
+def update_spectrum(setting: PhaseSetting) -> UpdateSpectrum:
     """The singular values of ΔW_K at the step at which the loss is gone.
 
     Signal. For each of the two directions, of gain G (`direction_gains`) and unit vectors k̂, q̂, W_Q and W_K grow together:
@@ -152,18 +141,18 @@ def update_spectrum(setting: Setting) -> Spectrum:
     """
     if setting.noise < 0 or setting.tokens < 2:
         raise InputError(f"noise={setting.noise}, tokens={setting.tokens}: needs noise ≥ 0 and tokens ≥ 2.")
-    gains = direction_gains(setting.patterns, setting.relevant, setting.confusion)
-    grown = growth(setting)
+    gains = direction_gains(*setting.mean)
+    grown = reading_growth(setting)
     path = setting.learning_rate * grown.weight
-    apart = gains.apart + setting.noise**2 * (1 - 1 / setting.tokens) * setting.gap
-    return Spectrum(
+    apart = gains.apart + setting.noise**2 * (1 - 1 / setting.tokens) * setting.mean.gap
+    return UpdateSpectrum(
         together=setting.init_scale * _grown(gains.together * path, _overlap(setting)),
         apart=setting.init_scale * _grown(apart * path, 1.0),
         rest=setting.init_scale * path * rest_of_update(setting, grown.samples),
     )
 
 
-def drowning_noise(setting: Setting, ratio: float, *, highest: float = 2.0) -> float:
+def drowning_noise(setting: PhaseSetting, ratio: float, *, highest: float = 2.0) -> float:
     """The σ at which σ₂/σ₃ of ΔW_K has fallen to `ratio` when the loss is gone, by bisection; 0 if it is lower without."""
 
     def drowned(noise: float) -> bool:
@@ -178,17 +167,17 @@ def drowning_noise(setting: Setting, ratio: float, *, highest: float = 2.0) -> f
     return (low + high) / 2
 
 
-def outvoting_noise(setting: Setting) -> float:
+def outvoting_noise(setting: PhaseSetting) -> float:
     """The σ at which the noise outvotes the majority in one of the B·T samples of training.
 
     A sample's vote is x̄·(μ_1−μ_2) y = g + σ √(2/L) · normal. Where it is negative the hinge loss grows with c and never
     ends, and what training goes on to fit is noise:   B T Φ(−g √(L/2)/σ) = 1.
     """
     tail = NormalDist().inv_cdf(1 - 1 / (setting.batch * setting.steps))
-    return setting.gap * math.sqrt(setting.tokens / 2) / tail
+    return setting.mean.gap * math.sqrt(setting.tokens / 2) / tail
 
 
-def noise_border(setting: Setting, ratio: float) -> float:
+def noise_border(setting: PhaseSetting, ratio: float) -> float:
     """The σ up to which ΔW_K ends with σ₂/σ₃ ≥ `ratio`: the lower of the two borders."""
     return min(drowning_noise(setting, ratio), outvoting_noise(setting))
 
@@ -199,9 +188,9 @@ def _grown(angle: float, overlap: float) -> float:
     return math.sqrt(along**2 + across**2 + 2 * overlap * along * across)
 
 
-def _overlap(setting: Setting) -> float:
+def _overlap(setting: PhaseSetting) -> float:
     """k̂·q̂ of the direction together: entries on (μ_1+μ_2)/√2 and on the sum of the others."""
-    g, others = setting.gap, math.sqrt(setting.patterns - 2) * setting.other
-    key = ((setting.relevant * (1 - g) - setting.confusion * (1 + g)) / math.sqrt(2), -others * g)
-    query = ((setting.relevant + setting.confusion) / math.sqrt(2), others)
+    g, others = setting.mean.gap, math.sqrt(setting.mean.patterns - 2) * setting.mean.other
+    key = ((setting.mean.relevant * (1 - g) - setting.mean.confusion * (1 + g)) / math.sqrt(2), -others * g)
+    query = ((setting.mean.relevant + setting.mean.confusion) / math.sqrt(2), others)
     return (key[0] * query[0] + key[1] * query[1]) / (math.hypot(*key) * math.hypot(*query))

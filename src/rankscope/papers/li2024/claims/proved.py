@@ -8,7 +8,6 @@ same statement in family B, of few relevant tokens.
 import math
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -228,13 +227,6 @@ claims("neurons-fixed-noise", source="(11) to (13), ξ fixed", value="≤ O(1/�
        figure="neurons", origin=Origin.READING,
        says="(11) to (13) and |ℒ| = Θ(m) also where ξ does not shrink with m.")(
     lambda table: [*_ELSEWHERE(*SIGNS)(table), *_share(table), *_LONG(*SIGNS)(table)])  # fmt: skip
-
-
-def _over_patterns(
-    table: pd.DataFrame, how: str, measurement: str, column: str, **at: Any
-) -> tuple[float, ...]:
-    """The least or the greatest of a column over all sizes, one per seed."""
-    return tuple(rows_of(table, measurement, **at).groupby("seed", sort=True)[column].agg(how))
 
 
 @claims("rank-2", source="Remark 1", value="rank 2", experiment="patterns", figure="rank",
