@@ -21,6 +21,7 @@ from torch.nn import functional
 from rankscope.core import Config, InputError
 from rankscope.core.streams import stream
 from rankscope.kernels.attention import rank_groups
+from rankscope.kernels.causal_attention import causal_attention, gains
 from rankscope.linalg.weights import Weights
 
 INIT = 0.02
@@ -113,15 +114,25 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
-    """Causal attention by every member's own heads; torch's kernel, a call for members of one rank side by side."""
+    """Causal attention by every member's own heads, a call for members of one rank side by side."""
     qkv = _linear(x, own["w_qkv"], own["b_qkv"])
+    samples = x.shape[1] // tokens
     contexts = []
     for rank, members in rank_groups([model.rank for model in models]):
-        heads = qkv[members].reshape(-1, tokens, 3, models[0].inner // rank, rank)
-        q, k, v = heads.permute(2, 0, 3, 1, 4)
-        context = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        contexts.append(context.transpose(1, 2).reshape(members.stop - members.start, -1, models[0].inner))
+        if gains(rank, samples, qkv.dtype, qkv.device):
+            contexts.append(causal_attention(qkv[members], rank, tokens))
+        else:
+            contexts.append(_stock(qkv[members], rank, tokens))
     return _linear(torch.cat(contexts), own["w_o"], own["b_o"])
+
+
+def _stock(qkv: Tensor, rank: int, tokens: int) -> Tensor:
+    """Causal attention by torch's kernel."""
+    members, positions, width = qkv.shape
+    heads = qkv.reshape(-1, tokens, 3, width // 3 // rank, rank)
+    q, k, v = heads.permute(2, 0, 3, 1, 4)
+    context = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return context.transpose(1, 2).reshape(members, positions, -1)
 
 
 def _mlp(own: Weights, x: Tensor) -> Tensor:

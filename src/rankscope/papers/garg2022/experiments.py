@@ -66,10 +66,10 @@ SIZES = {
         class_steps=20, seeds=2, samples=50, sparsity=1, hidden_neurons=4, depth=2,
     ),
     Scale.QUICK: Sizes(
-        input_dim=2, points=6, long_points=8, sweeps={STANDARD: (16, 2, (1, 4, 16))}, sweep_seeds={STANDARD: 5},
+        input_dim=2, points=6, long_points=8, sweeps={STANDARD: (16, 2, (1, 4, 16))}, sweep_seeds={STANDARD: 4},
         apart=(16, 2), ranks=(1, 4), heads=(1, 4), classes=(16, 2, (1, 16)),
-        train=Recipe(steps=1500, batch=64, learning_rate=0.005),
-        class_steps=600, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
+        train=Recipe(steps=1200, batch=64, learning_rate=0.005),
+        class_steps=500, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
     ),
     Scale.PAPER: Sizes(
         input_dim=20, points=41, long_points=101,

@@ -101,7 +101,9 @@ def best_known(task: InContext) -> float:
     return float(np.mean([baselines.least_squares_error(count, dims) for count in range(task.points)]))
 
 
-def excesses(task: InContext, train: Recipe, losses: Float[np.ndarray, " step"]) -> Float[np.ndarray, " step"]:
+def excesses(
+    task: InContext, train: Recipe, losses: Float[np.ndarray, " step"]
+) -> Float[np.ndarray, " step"]:
     """Every step's loss on the way from the best known (0) to the answer 0 (1), by the task of its stage."""
     found, start = np.empty(len(losses)), 0
     for stop, now in stages(task, train):
@@ -154,9 +156,7 @@ def baseline_rows(task: InContext, samples: int, seed: int) -> list[Record]:
     return [
         {MEASUREMENT: BASELINE, "algorithm": name, "examples": examples, "error": error}
         for name, answers in found.items()
-        for examples, error in enumerate(
-            ((answers - drawn.ys).square().mean(0) / variance(task)).tolist()
-        )
+        for examples, error in enumerate(((answers - drawn.ys).square().mean(0) / variance(task)).tolist())
     ]
 
 
@@ -189,9 +189,9 @@ def _error_rows(task: InContext, shift: Shift, errors: Sequence[float]) -> list[
 
 
 def _head_rows(cell: DecoderCell, weights: Weights, member: int) -> list[Record]:
-    """Per head the effective rank and the 95%-energy rank of W_QᵀW_K behind the norm's gains, and the effective rank of what it compares of inputs.
+    """Per head: effective rank and 95%-energy rank of W_QᵀW_K behind the norm's gains, and the effective rank on inputs.
 
-    The last is the same product on the read-in's image: input_dim by input_dim numbers, of rank at most `input_dim`.
+    The last is of the same product on the read-in's image, an input_dim × input_dim matrix: what it compares of inputs.
     """
     rows: list[Record] = []
     read = weights["w_read"][member].double().cpu()

@@ -6,10 +6,10 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.core import Config
 from rankscope.ensembles.decoder import Decoder
 from rankscope.lab import Computation, Job, Outcome, Trainer
 from rankscope.lab.experiment import Cell
-from rankscope.core import Config
 from rankscope.linalg.weights import Weights
 from rankscope.papers.garg2022.measurement import Samples, baseline_rows, records
 from rankscope.papers.garg2022.recipe import DecoderCell, Recipe

@@ -84,7 +84,13 @@ def stages(task: InContext, train: Recipe) -> list[tuple[int, InContext]]:
 def _relay_path(cells: Sequence[DecoderCell], state: Path) -> Path:
     """Where the pieces of one training hand on its state, beside what a piece keeps while it runs."""
     trainings = [
-        (cell.experiment, cell.task.chosen(), cell.model.chosen(), cell.train.chosen() | {"steps": None}, cell.seed)
+        (
+            cell.experiment,
+            cell.task.chosen(),
+            cell.model.chosen(),
+            cell.train.chosen() | {"steps": None},
+            cell.seed,
+        )
         for cell in cells
     ]
     name = hashlib.sha256(json.dumps(trainings, sort_keys=True).encode()).hexdigest()[:24]
