@@ -37,7 +37,8 @@ from rankscope.papers.garg2022.trainer import DecoderTrainer
 from rankscope.tasks.in_context import interleaved, normals_needed, prompts
 from rankscope.training.precision import Precision
 
-SWEEPS = {one.name: one.cells() for one in experiments(Scale.PAPER) if "heads" in one.name}
+CELLS = experiments(Scale.PAPER)[0].cells()
+"""Every decoder of the sweep over heads."""
 GOALS = {"eager": 10, "compiled": 3}
 MEMBERS = 7
 RANKS, TOKENS, WIDTH, SAMPLES = (4, 8, 16, 32, 64), (82, 202), 256, 64
@@ -115,8 +116,9 @@ def least(cell: Cell) -> dict[str, float]:
 
 def measure(name: str, rates: dict[str, float], options: argparse.Namespace) -> dict[str, Any]:
     """One size: every contestant, taking turns."""
-    last = max(cell.train.steps for cell in SWEEPS[name])
-    sweep = [cell for cell in SWEEPS[name] if cell.train.steps == last and cell.seed == 0]
+    last = max(cell.train.steps for cell in CELLS)
+    own = [cell for cell in CELLS if dict(cell.point)["decoder"].startswith(name)]
+    sweep = [cell for cell in own if cell.train.steps == last and cell.seed == 0]
     theirs = next(cell for cell in sweep if cell.model.rank == 32)  # the authors' heads at every size
     floor = least(theirs)
     best = max(floor["flops"] / rates["flops_per_s"], floor["bytes"] / rates["bytes_per_s"])
@@ -131,7 +133,7 @@ def measure(name: str, rates: dict[str, float], options: argparse.Namespace) -> 
         turns.append(turn | {"ours": our_rate(sweep, options.seconds)})
         torch.cuda.empty_cache()
     found: dict[str, Any] = {
-        "size": name.partition("/")[2], "dim": theirs.model.dim, "layers": theirs.model.layers,
+        "size": name, "dim": theirs.model.dim, "layers": theirs.model.layers,
         "members": len(sweep), "precision": theirs.train.precision.value, **floor,
     }  # fmt: skip
     for who in turns[0]:
@@ -190,7 +192,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each timed run")
     parser.add_argument("--repeats", type=int, default=3, help="turns that all take")
     parser.add_argument(
-        "--sizes", nargs="+", default=["heads", "heads-tiny"], choices=["heads", "heads-small", "heads-tiny"]
+        "--sizes", nargs="+", default=["standard", "tiny"], choices=["standard", "small", "tiny"]
     )
     parser.add_argument("--blocks", action="store_true", help="attention alone, with blocks of several sizes")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
@@ -205,7 +207,7 @@ def main() -> None:
     result["attention"] = attentions([Precision.FLOAT16, Precision.FLOAT32])
     result["sizes"] = []
     for size in options.sizes:
-        found = measure(f"garg2022/{size}", rates, options)
+        found = measure(size, rates, options)
         result["sizes"].append(found)
         print(json.dumps(found, indent=1), flush=True)
         options.out.write_text(json.dumps(result, indent=1) + "\n")

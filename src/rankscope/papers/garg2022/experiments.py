@@ -14,7 +14,6 @@ from rankscope.tasks.in_context import Curriculum, Functions, InContext
 from rankscope.training.precision import Precision
 
 NAME = "garg2022"
-STANDARD, SMALL, TINY = "heads", "heads-small", "heads-tiny"
 
 SETTINGS = """\
 `paper` has the sizes of the authors' program: a GPT-2 decoder (pre-norm LayerNorm, tanh-GELU, learned positions, no dropout)
@@ -31,7 +30,7 @@ end worse at that size.
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a scale runs: decoders by (dim, layers, heads of the sweep), and what is shared by all of them.
+    """What a scale runs: decoders (dim, layers, heads of the sweep) by name, and what is shared by all of them.
 
     `apart` and `classes` have a decoder of their own; `long_points` are the examples of networks and trees.
     """
@@ -40,7 +39,7 @@ class Sizes:
     points: int
     long_points: int
     sweeps: Mapping[str, tuple[int, int, tuple[int, ...]]]
-    sweep_seeds: Mapping[str, int]
+    sweep_seeds: int
     apart: tuple[int, int]
     ranks: tuple[int, ...]
     heads: tuple[int, ...]
@@ -60,21 +59,21 @@ HEADS = (1, 2, 4, 8, 16, 32, 64)
 
 SIZES = {
     Scale.SMOKE: Sizes(
-        input_dim=2, points=4, long_points=5, sweeps={STANDARD: (4, 1, (1, 4))}, sweep_seeds={STANDARD: 2}, apart=(4, 1),
+        input_dim=2, points=4, long_points=5, sweeps={"smoke": (4, 1, (1, 4))}, sweep_seeds=2, apart=(4, 1),
         ranks=(1, 4), heads=(1, 2), classes=(4, 1, (1, 4)),
         train=Recipe(steps=30, batch=8, learning_rate=0.01, curriculum=Curriculum(dims=1, points=2, every=10)),
         class_steps=20, seeds=2, samples=50, sparsity=1, hidden_neurons=4, depth=2,
     ),
     Scale.QUICK: Sizes(
-        input_dim=2, points=6, long_points=8, sweeps={STANDARD: (16, 2, (1, 4, 16))}, sweep_seeds={STANDARD: 4},
+        input_dim=2, points=6, long_points=8, sweeps={"quick": (16, 2, (1, 4, 16))}, sweep_seeds=4,
         apart=(16, 2), ranks=(1, 4), heads=(1, 4), classes=(16, 2, (1, 16)),
         train=Recipe(steps=1200, batch=64, learning_rate=0.005),
         class_steps=500, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
     ),
     Scale.PAPER: Sizes(
         input_dim=20, points=41, long_points=101,
-        sweeps={STANDARD: (256, 12, HEADS), SMALL: (128, 6, HEADS), TINY: (64, 3, HEADS)},
-        sweep_seeds={STANDARD: 1, SMALL: 2, TINY: 3}, apart=(64, 3), ranks=(1, 4, 16, 64), heads=(1, 4, 16),
+        sweeps={"tiny": (64, 3, HEADS), "small": (128, 6, HEADS), "standard": (256, 12, HEADS)}, sweep_seeds=2,
+        apart=(64, 3), ranks=(1, 4, 16, 64), heads=(1, 4, 16),
         classes=(128, 6, (1, 4, 32)),
         train=PAPER_RECIPE.replace(precision=Precision.FLOAT16, pieces=PIECES),
         class_steps=PIECES[-1], seeds=2, samples=1280, long_curriculum=LONG_CURRICULUM,
@@ -86,18 +85,23 @@ def experiments(scale: Scale) -> list[Experiment]:
     """Head counts at equal parameters, rank and heads apart, other classes of functions, and known algorithms."""
     sizes = SIZES[scale]
     return [
-        *(_sweep(sizes, name) for name in sizes.sweeps),
+        _heads(sizes),
         _apart(sizes),
         _classes(sizes),
         _baselines(sizes),
     ]
 
 
-def _sweep(sizes: Sizes, name: str) -> Experiment:
-    """Head counts of one size, at equal parameters."""
-    dim, layers, heads = sizes.sweeps[name]
-    grid = Grid(seed=range(sizes.sweep_seeds[name]), steps=_pieces(sizes), heads=_divided(dim, heads))
-    return _trained(sizes, name, dim, layers, grid)
+def _heads(sizes: Sizes) -> Experiment:
+    """Head counts at equal parameters, at every size; a decoder is named by both, as `tiny 8`."""
+    decoders = {
+        f"{name} {count}": {"dim": dim, "layers": layers, **divided}
+        for name, (dim, layers, heads) in sizes.sweeps.items()
+        for count, divided in _divided(dim, heads).items()
+    }
+    dim, layers, _ = next(iter(sizes.sweeps.values()))
+    grid = Grid(seed=range(sizes.sweep_seeds), steps=_pieces(sizes), decoder=decoders)
+    return _trained(sizes, "heads", dim, layers, grid)
 
 
 def _apart(sizes: Sizes) -> Experiment:

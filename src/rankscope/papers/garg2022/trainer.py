@@ -1,5 +1,6 @@
 """Decoders of any heads at one product rank · heads, trained as one stack and measured on fresh prompts."""
 
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
@@ -55,6 +56,12 @@ class Baselines(Computation[InContext, Config, Samples]):
     def shape_key(self, cell: Cell[InContext, Config, Samples]) -> Hashable:
         """Seeds of one task take turns."""
         return cell.task, cell.train
+
+    def seconds_per_step(self, cells: Sequence[Cell[InContext, Config, Samples]], device: str) -> float:
+        """Time of one cell, times the cells."""
+        start = time.perf_counter()
+        self.compute(cells[0])
+        return (time.perf_counter() - start) * len(cells)
 
     def compute(self, cell: Cell[InContext, Config, Samples]) -> Outcome:
         """Errors of every algorithm at every number of examples."""
