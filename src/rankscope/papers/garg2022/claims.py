@@ -140,8 +140,8 @@ def _worse(errors: pd.DataFrame, where: str) -> Check:
 def _rank_beyond_heads(rows: pd.DataFrame, value: str, what: str) -> Check:
     """How much more the logarithm falls with a doubling of rank than with one of heads, from end to end of the grid."""
     slopes = [
-        np.array(doublings(rows, value, by)) / np.log2(rows[by].max() / rows[by].min())
-        for by in ("heads", "rank")
+        np.array(doublings(rows, value, by, other)) / np.log2(rows[by].max() / rows[by].min())
+        for by, other in (("heads", "rank"), ("rank", "heads"))
     ]
     return Check(
         f"log₂ of the {what}: gained by a doubling of rank, beyond one of heads",

@@ -22,7 +22,7 @@ batch 64, 500,000 steps, and a curriculum of active dimensions (5 to 20) and exa
 of heads is changed at equal parameters, rank = dim/heads, as the talk does; in `apart` rank and heads are free of each other.
 Trainings are measured after 50,000, 100,000, 200,000 and 500,000 steps, and each of these pieces can be run by itself.
 
-`quick` is the same program at two input dimensions, six examples, dim 16 and two layers, without a curriculum and at a higher
+`quick` is the same program at two input dimensions, five examples, dim 16 and two layers, without a curriculum and at a higher
 rate. What is decided there is the order in which decoders learn to learn in context, and whether more heads
 end worse at that size.
 """
@@ -65,10 +65,10 @@ SIZES = {
         class_steps=20, seeds=2, samples=50, sparsity=1, hidden_neurons=4, depth=2,
     ),
     Scale.QUICK: Sizes(
-        input_dim=2, points=6, long_points=8, sweeps={"quick": (16, 2, (1, 4, 16))}, sweep_seeds=4,
+        input_dim=2, points=5, long_points=6, sweeps={"quick": (16, 2, (1, 4, 16))}, sweep_seeds=4,
         apart=(16, 2), ranks=(1, 4), heads=(1, 4), classes=(16, 2, (1, 16)),
-        train=Recipe(steps=1200, batch=64, learning_rate=0.005),
-        class_steps=500, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
+        train=Recipe(steps=1000, batch=64, learning_rate=0.005),
+        class_steps=400, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
     ),
     Scale.PAPER: Sizes(
         input_dim=20, points=41, long_points=101,

@@ -56,11 +56,19 @@ def settled_errors(table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(error=rows["error"].where(rows["cell"].map(settled).astype(bool)))
 
 
-def doublings(rows: pd.DataFrame, value: str, by: str = "heads") -> tuple[float, ...]:
-    """log₂ of the value at the most of `by` over that at the least, geometric means over all else, a number per seed."""
-    ends = (rows[rows[by] == end] for end in (rows[by].max(), rows[by].min()))
-    most, least = (np.log2(own[value]).groupby(own["seed"], sort=True).agg(_mean) for own in ends)
-    return tuple(float(each) for each in most - least)
+def doublings(rows: pd.DataFrame, value: str, by: str = "heads", among: str = "seed") -> tuple[float, ...]:
+    """log₂ of the value at the most of `by` over that at the least, per seed; the mean over all of `among` where that is more.
+
+    Of two trainings without a transition nobody knows which would have had it first: together they are NaN.
+    """
+    most, least = (
+        rows[rows[by] == end].set_index(["seed", among] if among != "seed" else ["seed"]).sort_index()
+        for end in (rows[by].max(), rows[by].min())
+    )
+    found = np.log2(most[value]) - np.log2(least[value])
+    if value == "reached":
+        found = found.where(most["transition"].notna() | least["transition"].notna())
+    return tuple(float(each) for each in found.groupby("seed", sort=True).agg(_mean))
 
 
 def authors_heads(rows: pd.DataFrame) -> pd.DataFrame:
