@@ -191,9 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each timed run")
     parser.add_argument("--repeats", type=int, default=3, help="turns that all take")
-    parser.add_argument(
-        "--sizes", nargs="+", default=["standard", "tiny"], choices=["standard", "small", "tiny"]
-    )
+    parser.add_argument("--sizes", nargs="+", default=["standard"], choices=["standard", "small", "tiny"])
     parser.add_argument("--blocks", action="store_true", help="attention alone, with blocks of several sizes")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()

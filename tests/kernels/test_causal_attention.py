@@ -80,7 +80,7 @@ def taken(kernel, array, rank, tokens, chip, folder):
     qkv = torch.zeros(1, 2 * tokens, 6 * rank, device="meta")
     fixed = fused._launch(qkv, rank, tokens)[2]
     options = {"num_warps": fixed.pop("num_warps")}
-    kinds = {"lse": "*fp32", "scale": "fp32", "samples": "i32", "heads": "i32"}
+    kinds = {"lse": "*fp32", "scale": "fp32", "samples": "i32", "heads": "i32", "tokens": "i32"}
     signature = {name: "constexpr" if name in fixed else kinds.get(name, array) for name in kernel.arg_names}
     aligned = {
         (place,): [["tt.divisibility", 16]] for place, kind in enumerate(signature.values()) if kind[0] == "*"
@@ -120,7 +120,7 @@ def test_its_numbers_fit_into_registers(array, rank, tmp_path):
 @on_gpu
 @pytest.mark.parametrize("dtype", list(PRECISE))
 @pytest.mark.parametrize("tokens", [5, 22, 82, 202])
-@pytest.mark.parametrize("rank", [1, 3, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("rank", [1, 3, 8, 16, 32, 64])
 def test_on_the_gpu(rank, tokens, dtype):
     found = causal.errors(rank, 2 * rank, 16, tokens, "cuda", dtype)
     assert max(found) < PRECISE[dtype]

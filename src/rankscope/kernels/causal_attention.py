@@ -96,7 +96,7 @@ _forward.register_autograd(_gradient, setup_context=_keep)
 
 def _launch(
     qkv: Tensor, rank: int, tokens: int
-) -> tuple[tuple[int, int], tuple[int, int, float], dict[str, int | str]]:
+) -> tuple[tuple[int, int], tuple[int, int, int, float], dict[str, int | str]]:
     """Programs, the sizes that they are told, and those that they are compiled for."""
     members, positions, width = qkv.shape
     inner, samples = width // 3, positions // tokens
@@ -106,13 +106,13 @@ def _launch(
     warps = max(1, ranks * rows // (SMALLEST_SIDE * ROWS))
     return (
         (members * inner // rank, samples),
-        (samples, inner // rank, 1 / math.sqrt(rank)),
+        (samples, inner // rank, tokens, 1 / math.sqrt(rank)),
         {
-            "TOKENS": tokens,
             "RANK": rank,
             "RANKS": ranks,
             "INNER": inner,
             "ROWS": rows,
+            "BLOCKS": -(-tokens // rows),
             "PRECISION": "tf32x3" if precision() == "ieee" else "tf32",  # of no meaning to 16 bits
             "num_warps": min(MOST_WARPS, power_of_two(warps)),
         },
