@@ -15,12 +15,14 @@ own array and as CUDA graphs, forward and backward.
 
     python benchmarks/gpu_in_context.py          # needs a CUDA device and transformers; writes gpu_in_context.json
     python benchmarks/gpu_in_context.py --blocks # attention alone, with blocks of 16, 32 and 64 tokens
+    python benchmarks/gpu_in_context.py --profile --sizes standard   # our step, kernel by kernel
 """
 
 import argparse
 import json
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,10 @@ from triton.testing import do_bench_cudagraph
 
 from rankscope.ensembles import decoder
 from rankscope.kernels import causal_attention as fused
-from rankscope.lab import Cell, Scale
+from rankscope.lab import Cell, Job, Scale
 from rankscope.papers.garg2022.experiments import experiments
 from rankscope.papers.garg2022.trainer import DecoderTrainer
+from rankscope.papers.garg2022.training import train_group
 from rankscope.tasks.in_context import interleaved, normals_needed, prompts
 from rankscope.training.precision import Precision
 
@@ -114,11 +117,16 @@ def least(cell: Cell) -> dict[str, float]:
     return {"flops": 3.0 * 2 * positions * (products + scores), "bytes": 24.0 * model.parameters}
 
 
+def sweep_of(name: str) -> list[Cell]:
+    """Every head count of a size, at its full length."""
+    last = max(cell.train.steps for cell in CELLS)
+    own = [cell for cell in CELLS if str(dict(cell.point)["decoder"]).startswith(name)]
+    return [cell for cell in own if cell.train.steps == last and cell.seed == 0]
+
+
 def measure(name: str, rates: dict[str, float], options: argparse.Namespace) -> dict[str, Any]:
     """One size: every contestant, taking turns."""
-    last = max(cell.train.steps for cell in CELLS)
-    own = [cell for cell in CELLS if dict(cell.point)["decoder"].startswith(name)]
-    sweep = [cell for cell in own if cell.train.steps == last and cell.seed == 0]
+    sweep = sweep_of(name)
     theirs = next(cell for cell in sweep if cell.model.rank == 32)  # the authors' heads at every size
     floor = least(theirs)
     best = max(floor["flops"] / rates["flops_per_s"], floor["bytes"] / rates["bytes_per_s"])
@@ -187,16 +195,32 @@ def blocks() -> list[dict[str, Any]]:
     return found
 
 
+def profile(name: str) -> str:
+    """Where the time of the stack's step goes, kernel by kernel: three steps to warm up and six of the graph."""
+    cells = [replace(cell, train=cell.train.replace(curriculum=None)) for cell in sweep_of(name)]
+    train_group(cells, Job("cuda", steps=6))  # compiles
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        train_group(cells, Job("cuda", steps=6))
+        torch.cuda.synchronize()
+    return str(
+        seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=90)
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each timed run")
     parser.add_argument("--repeats", type=int, default=3, help="turns that all take")
     parser.add_argument("--sizes", nargs="+", default=["standard"], choices=["standard", "small", "tiny"])
     parser.add_argument("--blocks", action="store_true", help="attention alone, with blocks of several sizes")
+    parser.add_argument("--profile", action="store_true", help="the stack's step, kernel by kernel, alone")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("No CUDA device: this benchmark compares trainings on a GPU.")
+    if options.profile:
+        print(profile(options.sizes[0]))
+        return
     if options.blocks:
         options.out.write_text(json.dumps({**versions(), "blocks": blocks()}, indent=1) + "\n")
         return

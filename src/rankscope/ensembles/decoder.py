@@ -88,10 +88,9 @@ def forward(
     x = (x.view(len(x), samples, tokens, -1) + weights["positions"][:, None, :tokens]).flatten(1, 2)
     for layer in range(models[0].layers):
         own = {name: weights[f"{layer}.{name}"] for name in _LAYER}
-        x = x + _attend(models, own, _norm(x, own["gain_1"], own["shift_1"], dtype), tokens)
-        x = x + _mlp(own, _norm(x, own["gain_2"], own["shift_2"], dtype))
-    x = _norm(x, weights["gain"], weights["shift"], torch.float32)
-    out = torch.baddbmm(weights["b_answer"].unsqueeze(1), x, weights["w_answer"].mT)
+        x = x + _attend(models, own, _norm(x).to(dtype), tokens)
+        x = x + _mlp(own, _norm(x).to(dtype))
+    out = _linear(_norm(x), *_behind(weights, "gain", "shift", "w_answer", "b_answer"))
     return out.view(len(x), samples, tokens)
 
 
@@ -104,9 +103,18 @@ def head_maps(
     return w_q.reshape(shape), w_k.reshape(shape)
 
 
-def _norm(x: Tensor, gain: Tensor, shift: Tensor, dtype: torch.dtype) -> Tensor:
-    plain = functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
-    return torch.addcmul(shift.unsqueeze(1), plain, gain.unsqueeze(1)).to(dtype)
+def _norm(x: Tensor) -> Tensor:
+    """LayerNorm without its gains and shifts, which `_behind` gives to the map that follows."""
+    return functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
+
+
+def _behind(own: Weights, gain: str, shift: str, weight: str, bias: str) -> tuple[Tensor, Tensor]:
+    """W(g ∘ z + s) + b = (W diag g) z + (W s + b): a linear map behind a norm's gains and shifts, as one map of its own.
+
+    So gains and shifts cost arrays of weights' size, forward and backward, and none of activations' size.
+    """
+    moved = torch.baddbmm(own[bias].unsqueeze(2), own[weight], own[shift].unsqueeze(2))
+    return own[weight] * own[gain].unsqueeze(1), moved.squeeze(2)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -115,7 +123,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
     """Causal attention by every member's own heads, a call for members of one rank side by side."""
-    qkv = _linear(x, own["w_qkv"], own["b_qkv"])
+    qkv = _linear(x, *_behind(own, "gain_1", "shift_1", "w_qkv", "b_qkv"))
     samples = x.shape[1] // tokens
     contexts = []
     for rank, members in rank_groups([model.rank for model in models]):
@@ -136,7 +144,9 @@ def _stock(qkv: Tensor, rank: int, tokens: int) -> Tensor:
 
 
 def _mlp(own: Weights, x: Tensor) -> Tensor:
-    hidden = functional.gelu(_linear(x, own["w_in"], own["b_in"]), approximate="tanh")
+    hidden = functional.gelu(
+        _linear(x, *_behind(own, "gain_2", "shift_2", "w_in", "b_in")), approximate="tanh"
+    )
     return _linear(hidden, own["w_out"], own["b_out"])
 
 
