@@ -79,6 +79,7 @@ def test_a_claim_holds_and_fails_by_its_own_number(claim, right, wrong):
 def test_what_is_not_long_after_its_transition_says_nothing_about_errors_long_after_it():
     late = (lambda model: 0.01 * model.heads, lambda model: 100 if model.heads == 1 else 600)
     assert verdict("more-heads-settled", *late) is Verdict.UNDECIDED
+    assert verdict("least-squares", *late) is Verdict.UNDECIDED
     assert verdict("more-heads", *late) is Verdict.HOLDS
 
 
