@@ -125,12 +125,19 @@ def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> 
     """Causal attention by every member's own heads, a call for members of one rank side by side."""
     qkv = _linear(x, *_behind(own, "gain_1", "shift_1", "w_qkv", "b_qkv"))
     samples = x.shape[1] // tokens
-    contexts = []
-    for rank, members in rank_groups([model.rank for model in models]):
-        if gains(rank, samples, qkv.dtype, qkv.device):
-            contexts.append(causal_attention(qkv[members], rank, tokens))
-        else:
-            contexts.append(_stock(qkv[members], rank, tokens))
+    groups = [
+        (rank, members.stop - members.start)
+        for rank, members in rank_groups([model.rank for model in models])
+    ]
+    parts = qkv.split(
+        [count for _, count in groups]
+    )  # slices would each have a gradient of the whole array's size
+    contexts = [
+        causal_attention(part, rank, tokens)
+        if gains(rank, samples, part.dtype, part.device)
+        else _stock(part, rank, tokens)
+        for (rank, _), part in zip(groups, parts, strict=True)
+    ]
     return _linear(torch.cat(contexts), own["w_o"], own["b_o"])
 
 
