@@ -19,7 +19,8 @@ AUTHORS_RANK = 32
 
 def last(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the longest trainings."""
-    return table[table["steps"] == table["steps"].max()]
+    longest: pd.DataFrame = table[table["steps"] == table["steps"].max()]
+    return longest
 
 
 def by_size(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -76,7 +77,8 @@ def authors_heads(rows: pd.DataFrame) -> pd.DataFrame:
     if (rows["rank"] == AUTHORS_RANK).any():
         return rows[rows["rank"] == AUTHORS_RANK]
     counts = sorted(rows["heads"].unique())
-    return rows[rows["heads"] == counts[len(counts) // 2]]
+    middle: pd.DataFrame = rows[rows["heads"] == counts[len(counts) // 2]]
+    return middle
 
 
 def _mean(values: "pd.Series[float]") -> float:
