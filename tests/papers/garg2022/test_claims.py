@@ -7,6 +7,8 @@ import pytest
 
 from rankscope.lab import Scale, Verdict, judge
 from rankscope.lab.paper import Results
+from rankscope.lab.partial import Part, judged
+from rankscope.lab.section import Unfinished
 from rankscope.papers.garg2022 import PAPER
 from rankscope.papers.garg2022.claims import CLAIMS
 from rankscope.papers.garg2022.experiments import experiments
@@ -17,10 +19,10 @@ QUICK = {one.name.partition("/")[2]: one for one in experiments(Scale.QUICK)}
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 
 
-def table(name, error, transition):
+def table(name, error, transition, cells=None):
     """Rows of every cell of an experiment: errors and transitions are functions of its model, and a little of its seed."""
     rows = []
-    for cell in QUICK[name].cells():
+    for cell in cells or QUICK[name].cells():
         model, task, shake = cell.model, cell.task, 1 + 0.01 * cell.seed
         own = {
             **dict(cell.point), "seed": cell.seed, "cell": cell.key(), "dim": model.dim, "layers": model.layers,
@@ -100,3 +102,32 @@ def test_every_figure_and_the_finding_are_made_of_such_tables():
     assert finding.answer == "Not here."
     assert "16 heads of rank 1 err by 0.16, 1 of rank 16 with as many parameters by 0.01 " in finding.sentence
     assert set(finding.claims) <= {claim.id for claim in CLAIMS}
+
+
+def test_of_an_unfinished_run_one_size_is_shown_and_judged_as_far_as_it_goes():
+    whole = experiments(Scale.PAPER)[0]
+    done = [
+        cell
+        for cell in whole.cells()
+        if cell.model.dim == 64 or (cell.model.dim == 256 and cell.train.steps == 50_000 and cell.seed == 0)
+    ]
+    missing = [cell for cell in whole.cells() if cell not in done]
+    planted = table("heads", lambda model: 0.001 * model.heads, lambda model: 1000 + model.heads, done)
+    for name in ("least-squares", "more-heads", "more-heads-later", "more-heads-settled"):
+        found = judged(BY_NAME[name], Part(whole, planted, missing))
+        assert isinstance(found, Unfinished)
+        assert ["tiny" in check.what for check in found.so_far] == [True], name
+    results = Results({"garg2022/heads": planted}, lambda key: {})
+    heads, *_ = PAPER.figures(results)
+    assert [panel.title for panel in heads.panels] == [
+        "dim 64, 3 layers, after 500,000 steps",
+        "dim 64, 3 layers, 40 examples",
+        "dim 256, 12 layers, after 50,000 steps",
+        "dim 256, 12 layers, 40 examples",
+    ]
+    assert [series.name for series in heads.panels[1].series] == [
+        f"{steps:,} steps" for steps in (50_000, 100_000, 200_000, 500_000)
+    ]
+    (finding,) = PAPER.findings(results)
+    assert "A decoder of 12 layers" in finding.sentence
+    assert "After 50,000 steps" in finding.sentence

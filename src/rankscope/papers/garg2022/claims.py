@@ -15,10 +15,10 @@ from rankscope.lab.tidy import rows_of
 from rankscope.papers.garg2022.measurement import ERRORS
 from rankscope.papers.garg2022.quantities import (
     authors_heads,
-    by_size,
     doublings,
     end_errors,
     last,
+    longest_by_size,
     settled_errors,
     transitions,
 )
@@ -41,8 +41,8 @@ CLAIMS = Claims("garg2022")
 )
 def _near_least_squares(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for size, every in by_size(last(table)):
-        own = authors_heads(every)
+    for size, every in longest_by_size(table):
+        own = authors_heads(size, every)
         rows = rows_of(own, ERRORS, shift=Shift.NONE.value)
         found = (rows["error"] - rows["least_squares"]).groupby(rows["seed"], sort=True).mean()
         found = found.where(transitions(own).set_index("seed")["settled"])
@@ -59,7 +59,7 @@ def _near_least_squares(table: pd.DataFrame) -> list[Check]:
     figure="heads",
 )
 def _more_heads_are_worse(table: pd.DataFrame) -> list[Check]:
-    return [_worse(end_errors(own), f"{_ends(own)}, {size}") for size, own in by_size(last(table))]
+    return [_worse(end_errors(own), f"{_ends(own)}, {size}") for size, own in longest_by_size(table)]
 
 
 @CLAIMS(
@@ -78,7 +78,7 @@ def _more_heads_are_later(table: pd.DataFrame) -> list[Check]:
             AtLeast(0.0),
             Threshold.NULL,
         )
-        for size, own in by_size(last(table))
+        for size, own in longest_by_size(table)
     ]
 
 
@@ -93,7 +93,7 @@ def _more_heads_are_later(table: pd.DataFrame) -> list[Check]:
 def _more_heads_stay_worse(table: pd.DataFrame) -> list[Check]:
     return [
         _worse(settled_errors(own), f"{_ends(own)}, {size}, long after the transition")
-        for size, own in by_size(last(table))
+        for size, own in longest_by_size(table)
     ]
 
 

@@ -8,7 +8,14 @@ from rankscope.figures.figure import Figure, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.garg2022.measurement import BASELINE, ERRORS, LOSS
-from rankscope.papers.garg2022.quantities import authors_heads, by_size, end_errors, last, transitions
+from rankscope.papers.garg2022.quantities import (
+    authors_heads,
+    by_size,
+    end_errors,
+    last,
+    longest_by_size,
+    transitions,
+)
 from rankscope.tasks.in_context import Functions, Shift
 
 TALK = "The talk: their exact code, and only the number of heads is changed; more heads are worse."
@@ -34,7 +41,7 @@ def _figures(results: Results) -> Iterator[Figure]:
 def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
     """Per size the errors of every head count by examples, and the error at the end of every piece by heads."""
     panels = []
-    for size, own in by_size(table):
+    for size, own in _named(by_size(table)):
         rows = rows_of(last(own), ERRORS, shift=Shift.NONE.value)
         exact = rows.groupby("examples", sort=True)["least_squares"].first()
         grey = [Series("least squares", [float(str(x)) for x in exact.index], exact.tolist(), paper=True)]
@@ -65,7 +72,7 @@ def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
 def _time(table: pd.DataFrame) -> Figure:
     """Per size training losses by steps, and the transition by heads."""
     panels, late, trainings = [], 0, 0
-    for size, own in by_size(table):
+    for size, own in _named(by_size(table)):
         rows, whole = rows_of(last(own), LOSS), transitions(last(own))
         late, trainings = late + int(whole["transition"].isna().sum()), trainings + len(whole)
         half = Series(
@@ -103,12 +110,13 @@ def _time(table: pd.DataFrame) -> Figure:
 def _shifts(table: pd.DataFrame) -> Figure:
     """Inputs of another law than in training, at the authors' heads, a panel per size."""
     panels = []
-    for size, own in by_size(last(table)):
-        rows = authors_heads(rows_of(own, ERRORS))
+    for size, own in longest_by_size(table):
+        rows = authors_heads(size, rows_of(own, ERRORS))
         lines = [
             curve(str(shift), each, "examples", "error") for shift, each in rows.groupby("shift", sort=False)
         ]
-        panels.append(Panel(f"{size}, {_heads(rows['heads'].iloc[0])}", EXAMPLES, ERROR, lines))
+        title = f"{_size(own)}, {_heads(rows['heads'].iloc[0])}"
+        panels.append(Panel(title, EXAMPLES, ERROR, lines))
     return Figure(
         id="garg2022-heads-shifts",
         title=f"Inputs of another law than in training{_inputs(table)}",
@@ -180,6 +188,16 @@ def _by_heads(rows: pd.DataFrame, x: str, y: str) -> list[Series]:
     return [curve(_heads(heads), own, x, y) for heads, own in rows.groupby("heads", sort=True)]
 
 
+def _named(sizes: Iterator[tuple[str, pd.DataFrame]]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of every size with the size in words."""
+    return ((_size(rows), rows) for _, rows in sizes)
+
+
+def _size(rows: pd.DataFrame) -> str:
+    dim, layers = (int(rows[name].iloc[0]) for name in ("dim", "layers"))
+    return f"dim {dim}, {'1 layer' if layers == 1 else f'{layers} layers'}"
+
+
 def _inputs(table: pd.DataFrame) -> str:
     """The task's size, as a title ends with it."""
     return f", {table['input_dim'].iloc[0]:g} input dimensions"
@@ -187,5 +205,4 @@ def _inputs(table: pd.DataFrame) -> str:
 
 def _sizes(table: pd.DataFrame) -> str:
     """The decoder's size, too."""
-    size, _ = next(by_size(table))
-    return f"{_inputs(table)}, {size}"
+    return f"{_inputs(table)}, {_size(table)}"

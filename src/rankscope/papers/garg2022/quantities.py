@@ -13,8 +13,8 @@ from rankscope.tasks.in_context import Shift
 LONG_AFTER = 2.0
 """Steps over the transition from which on a training is long after it."""
 
-AUTHORS_RANK = 32
-"""Of a head, at each of the authors' three sizes."""
+AUTHORS_HEADS = {"tiny": 2, "small": 4, "standard": 8}
+"""By size: heads of rank 32."""
 
 
 def last(table: pd.DataFrame) -> pd.DataFrame:
@@ -23,10 +23,20 @@ def last(table: pd.DataFrame) -> pd.DataFrame:
     return longest
 
 
+def longest_by_size(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Of every size of decoders the rows of the trainings that are the longest of that size."""
+    return ((size, last(own)) for size, own in by_size(table))
+
+
 def by_size(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of every size of decoders, and the size in words."""
-    for (dim, layers), rows in table.groupby(["dim", "layers"], sort=True):
-        yield f"dim {dim:g}, {'1 layer' if layers == 1 else f'{layers:g} layers'}", rows
+    """The rows of every size of decoders by its name; size and heads are those of the cell's place on the grid.
+
+    So rows that stand for a cell that has not been run are counted where they belong.
+    """
+    placed = table["decoder"].str.rpartition(" ")
+    table = table.assign(size=placed[0], heads=placed[2].astype(int))
+    for size, rows in table.groupby("size", sort=False):
+        yield str(size), rows
 
 
 def end_errors(table: pd.DataFrame) -> pd.DataFrame:
@@ -45,8 +55,8 @@ def transitions(table: pd.DataFrame) -> pd.DataFrame:
     if "transition" not in rows:
         rows = rows.assign(transition=math.nan)
     return rows.assign(
-        reached=rows["transition"].fillna(rows["step"]),
-        settled=rows["step"] >= LONG_AFTER * rows["transition"].fillna(math.inf),
+        reached=rows["transition"].fillna(rows["steps"]),
+        settled=rows["steps"] >= LONG_AFTER * rows["transition"].fillna(math.inf),
     )
 
 
@@ -72,13 +82,12 @@ def doublings(rows: pd.DataFrame, value: str, by: str = "heads", among: str = "s
     return tuple(float(each) for each in found.groupby("seed", sort=True).agg(_mean))
 
 
-def authors_heads(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with heads of the authors' rank; of the middle head count where none has it."""
-    if (rows["rank"] == AUTHORS_RANK).any():
-        return rows[rows["rank"] == AUTHORS_RANK]
+def authors_heads(size: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with as many heads as the authors have at a size; of the middle head count at other sizes."""
     counts = sorted(rows["heads"].unique())
-    middle: pd.DataFrame = rows[rows["heads"] == counts[len(counts) // 2]]
-    return middle
+    wanted = AUTHORS_HEADS.get(size, counts[len(counts) // 2])
+    found: pd.DataFrame = rows[rows["heads"] == wanted]
+    return found
 
 
 def _mean(values: "pd.Series[float]") -> float:

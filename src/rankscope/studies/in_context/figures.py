@@ -55,13 +55,14 @@ def _used(table: pd.DataFrame) -> Figure:
         "effective rank on inputs": "input_rank",
     }
     panels = []
-    for size, own in by_size(table):
+    for _, own in by_size(table):
         rows = used(own)
         asked = rows.groupby("rank", sort=True)["asked"].first()
         ranks = [float(str(rank)) for rank in asked.index]
         lines = [curve(label, rows, "rank", column) for label, column in named.items()]
         grey = Series("min(rank, input dimensions)", ranks, [float(each) for each in asked], paper=True)
-        panels.append(Panel(size, "rank of a head", "directions", [*lines, grey], log_x=True, log_y=True))
+        title = f"dim {own['dim'].iloc[0]:g}, {own['layers'].iloc[0]:g} layers"
+        panels.append(Panel(title, "rank of a head", "directions", [*lines, grey], log_x=True, log_y=True))
     return Figure(
         id="garg2022-rank-used",
         title="How much of its rank a head uses",
