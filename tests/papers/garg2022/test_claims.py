@@ -38,7 +38,15 @@ def table(name, error, transition, cells=None):
             ]  # fmt: skip
         rows.append(own | {"measurement": "whole", "transition": transition(model) * shake, "excess": 0.1})
         rows += [own | {"measurement": "loss", "step": step, "excess": 1 / step} for step in (1, 2)]
+        ranks = dict.fromkeys(("effective_rank", "energy_rank", "input_rank"), 1.5 * shake)
+        rows.append(own | {"measurement": "head", "layer": 0, "head": 0, **ranks})
     return pd.DataFrame(rows)
+
+
+def world(experiment):
+    """A table on which every claim of an experiment can be judged."""
+    name = experiment.partition("/")[2]
+    return table(name, lambda model: 0.01 * model.heads, lambda model: 100 + model.heads)
 
 
 def verdict(claim, *planted):
