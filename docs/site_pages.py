@@ -16,6 +16,7 @@ SHOWN = {
     PAPERS / "li2024/README.md": "papers/li2024.md",
     PAPERS / "amsel2024/README.md": "papers/amsel2024.md",
     PAPERS / "amsel2024/EXPERIMENTS.md": "papers/amsel2024-experiments.md",
+    PAPERS / "garg2022/README.md": "papers/garg2022.md",
 }
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 

@@ -1,6 +1,6 @@
 """Rankscope: how much rank does attention need?
 
-A lab that makes two papers executable, the theory behind them computed, and the same
+A lab that makes three papers executable, the theory behind them computed, and the same
 measurements pointed at real checkpoints.
 
 The names below are imported when they are first used: `import rankscope` imports no torch, and neither does

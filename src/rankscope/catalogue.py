@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rankscope.core import InputError, suggest
 from rankscope.lab.paper import Paper
-from rankscope.papers import amsel2024, li2024
-from rankscope.studies import depth, lora, memory, phases, pruning, real, relevant, text
+from rankscope.papers import amsel2024, garg2022, li2024
+from rankscope.studies import depth, in_context, lora, memory, phases, pruning, real, relevant, text
 
 GROUP = "rankscope.papers"
 
@@ -18,6 +18,7 @@ PAPERS = {
     paper.name: paper
     for paper in (
         amsel2024.PAPER.with_studies(memory.STUDY, text.STUDY),
+        garg2022.PAPER.with_studies(in_context.STUDY),
         li2024.PAPER.with_studies(
             relevant.STUDY, phases.STUDY, depth.STUDY, pruning.STUDY, lora.STUDY, real.STUDY
         ),

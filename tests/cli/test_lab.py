@@ -32,6 +32,9 @@ from tests.lab.toy import toy
 
 SMOKE = ("reproduce", "li2024", "--scale", "smoke", "--seeds", 2)
 
+BOTH = [name for name in PAPERS if name in ("amsel2024", "li2024")]
+"""In the order of the catalogue."""
+
 
 @pytest.fixture
 def drawn(monkeypatch, tmp_path):
@@ -219,7 +222,7 @@ def test_a_run_judges_and_draws_once_shows_what_was_asked_for_and_puts_earlier_p
     code, out, _ = cli("reproduce", "li2024", "--scale", "smoke", "--json", "--strict")
     assert code == 0, "the failing claim is of the other paper"
     assert [claim["id"].partition(".")[0] for claim in json.loads(out)] == ["li2024", "li2024"]
-    assert asked == [["amsel2024"], [*PAPERS]]
+    assert asked == [["amsel2024"], BOTH]
     assert [[section.paper.name for section in page] for page in pages] == asked
 
 
@@ -303,8 +306,8 @@ def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(
         return kept["papers"], kept["scale"]
 
     assert after(both, Scale.SMOKE, "li2024.fig2") == (["li2024"], "smoke")
-    assert after(both[1:], Scale.SMOKE) == ([*PAPERS], "smoke")
-    assert after(both, Scale.QUICK, "li2024.fig2") == ([*PAPERS], "smoke")
+    assert after(both[1:], Scale.SMOKE) == (BOTH, "smoke")
+    assert after(both, Scale.QUICK, "li2024.fig2") == (BOTH, "smoke")
     assert after(both[:1], Scale.QUICK) == (["li2024"], "quick")
 
 

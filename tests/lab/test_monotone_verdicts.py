@@ -16,6 +16,7 @@ from rankscope.lab import AtLeast, AtMost, Check, Origin, Scale, Store, Threshol
 from rankscope.lab.selection import Selection
 from tests.papers.amsel2024 import test_claims as trained
 from tests.papers.amsel2024.computed import test_claims as computed
+from tests.papers.garg2022 import test_claims as in_context
 from tests.studies import test_memory as memory
 from tests.studies import test_text as text
 
@@ -54,6 +55,8 @@ def table_of(claim, tables):
         pytest.skip(f"{claim.experiment} was not run here")
     if claim.experiment == "amsel2024/memory":
         return memory.table()
+    if claim.experiment.startswith("garg2022/"):
+        return in_context.world(claim.experiment)
     if claim.experiment in text.TABLES:
         return text.table(claim.experiment)
     return computed.world(claim) if "/computed-" in claim.experiment else trained.world(claim.experiment)

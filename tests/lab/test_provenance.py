@@ -25,6 +25,7 @@ OWN = Sources(PACKAGE)
 MEASURED_BY = {
     "amsel2024/(figure1|repeated|memory|(repeated-)?(positions|tokens|dims))": "papers.amsel2024.measurement",
     "amsel2024/text.*": "studies.text.measurement",
+    "garg2022/.*": "papers.garg2022.measurement",
     "amsel2024/two-points": "papers.amsel2024.two_points",
     "amsel2024/constructions": "papers.amsel2024.simulation",
     "amsel2024/computed-.*": "papers.amsel2024.computed.(quantities|simulations)",

@@ -63,6 +63,7 @@ def test_the_grid_has_the_seeds_and_the_labels_that_are_asked_for():
         ({"experiment": "p/larg"}, r"No experiment 'p/larg'\. Did you mean 'p/large'\?"),
         ({"experiment": "p/large", "scale": Scale.SMOKE}, r"No experiment 'p/large'\. "),
         ({"seeds": 1}, "an interval needs at least two seeds"),
+        ({"seeds": 0, "experiment": "p/small"}, "seeds=0: nothing would be run. Use 1 or more"),
         ({"only": ("p.one",), "experiment": "p/small"}, "both say what to run: give one of them"),
         ({"where": {"scale": ["1.0"]}}, r"^where cuts one experiment's grid: name the experiment\.$"),
         (
@@ -74,6 +75,11 @@ def test_the_grid_has_the_seeds_and_the_labels_that_are_asked_for():
 def test_a_wishthat_cannot_be_is_an_error_with_its_remedy(wish, says):
     with pytest.raises(InputError, match=says):
         asked(**wish)
+
+
+def test_one_experiment_which_is_not_judged_may_have_one_seed():
+    (one,) = Selection([PAPER], Scale.QUICK, seeds=1, experiment="p/small").experiments(PAPER)
+    assert one.grid.seeds == (0,)
 
 
 def test_other_seeds_are_other_cells_of_the_same_grid():

@@ -21,6 +21,7 @@ from torch.nn import functional
 from rankscope.core import Config, InputError
 from rankscope.core.streams import stream
 from rankscope.kernels.attention import rank_groups
+from rankscope.kernels.causal_attention import causal_attention, gains
 from rankscope.linalg.weights import Weights
 
 INIT = 0.02
@@ -87,10 +88,9 @@ def forward(
     x = (x.view(len(x), samples, tokens, -1) + weights["positions"][:, None, :tokens]).flatten(1, 2)
     for layer in range(models[0].layers):
         own = {name: weights[f"{layer}.{name}"] for name in _LAYER}
-        x = x + _attend(models, own, _norm(x, own["gain_1"], own["shift_1"], dtype), tokens)
-        x = x + _mlp(own, _norm(x, own["gain_2"], own["shift_2"], dtype))
-    x = _norm(x, weights["gain"], weights["shift"], torch.float32)
-    out = torch.baddbmm(weights["b_answer"].unsqueeze(1), x, weights["w_answer"].mT)
+        x = x + _attend(models, own, _norm(x).to(dtype), tokens)
+        x = x + _mlp(own, _norm(x).to(dtype))
+    out = _linear(_norm(x), *_behind(weights, "gain", "shift", "w_answer", "b_answer"))
     return out.view(len(x), samples, tokens)
 
 
@@ -103,9 +103,18 @@ def head_maps(
     return w_q.reshape(shape), w_k.reshape(shape)
 
 
-def _norm(x: Tensor, gain: Tensor, shift: Tensor, dtype: torch.dtype) -> Tensor:
-    plain = functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
-    return torch.addcmul(shift.unsqueeze(1), plain, gain.unsqueeze(1)).to(dtype)
+def _norm(x: Tensor) -> Tensor:
+    """LayerNorm without its gains and shifts, which `_behind` gives to the map that follows."""
+    return functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
+
+
+def _behind(own: Weights, gain: str, shift: str, weight: str, bias: str) -> tuple[Tensor, Tensor]:
+    """W(g ∘ z + s) + b = (W diag g) z + (W s + b): a linear map behind a norm's gains and shifts, as one map of its own.
+
+    So gains and shifts cost arrays of weights' size, forward and backward, and none of activations' size.
+    """
+    moved = torch.baddbmm(own[bias].unsqueeze(2), own[weight], own[shift].unsqueeze(2))
+    return own[weight] * own[gain].unsqueeze(1), moved.squeeze(2)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -113,19 +122,38 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
-    """Causal attention by every member's own heads; torch's kernel, a call for members of one rank side by side."""
-    qkv = _linear(x, own["w_qkv"], own["b_qkv"])
-    contexts = []
-    for rank, members in rank_groups([model.rank for model in models]):
-        heads = qkv[members].reshape(-1, tokens, 3, models[0].inner // rank, rank)
-        q, k, v = heads.permute(2, 0, 3, 1, 4)
-        context = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        contexts.append(context.transpose(1, 2).reshape(members.stop - members.start, -1, models[0].inner))
+    """Causal attention by every member's own heads, a call for members of one rank side by side."""
+    qkv = _linear(x, *_behind(own, "gain_1", "shift_1", "w_qkv", "b_qkv"))
+    samples = x.shape[1] // tokens
+    groups = [
+        (rank, members.stop - members.start)
+        for rank, members in rank_groups([model.rank for model in models])
+    ]
+    parts = qkv.split(
+        [count for _, count in groups]
+    )  # slices would each have a gradient of the whole array's size
+    contexts = [
+        causal_attention(part, rank, tokens)
+        if gains(rank, samples, part.dtype, part.device)
+        else _stock(part, rank, tokens)
+        for (rank, _), part in zip(groups, parts, strict=True)
+    ]
     return _linear(torch.cat(contexts), own["w_o"], own["b_o"])
 
 
+def _stock(qkv: Tensor, rank: int, tokens: int) -> Tensor:
+    """Causal attention by torch's kernel."""
+    members, positions, width = qkv.shape
+    heads = qkv.reshape(-1, tokens, 3, width // 3 // rank, rank)
+    q, k, v = heads.permute(2, 0, 3, 1, 4)
+    context = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return context.transpose(1, 2).reshape(members, positions, -1)
+
+
 def _mlp(own: Weights, x: Tensor) -> Tensor:
-    hidden = functional.gelu(_linear(x, own["w_in"], own["b_in"]), approximate="tanh")
+    hidden = functional.gelu(
+        _linear(x, *_behind(own, "gain_2", "shift_2", "w_in", "b_in")), approximate="tanh"
+    )
     return _linear(hidden, own["w_out"], own["b_out"])
 
 

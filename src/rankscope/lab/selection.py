@@ -17,6 +17,8 @@ class Selection:
 
     only         claims by id, by their short name, or by a glob such as li2024.fig*; here their ids
 
+    seeds        at least two, which have an interval; of one experiment alone, which is not judged, also one
+
     first_seed   is added to every seed: other draws of everything that is random
     looks        how often the claim is judged while seeds are added
     """
@@ -33,10 +35,13 @@ class Selection:
     def __post_init__(self) -> None:
         claims = [claim for paper in self.papers for claim in paper.claims]
         object.__setattr__(self, "only", claim_ids(self.only, claims))
-        if self.seeds is not None and self.seeds < 2:
-            raise InputError(
-                f"seeds={self.seeds}: an interval needs at least two seeds. Use 2 or more.", argument="seeds"
-            )
+        least, why = (
+            (2, "an interval needs at least two seeds")
+            if self.experiment is None
+            else (1, "nothing would be run")
+        )
+        if self.seeds is not None and self.seeds < least:
+            raise InputError(f"seeds={self.seeds}: {why}. Use {least} or more.", argument="seeds")
         if self.first_seed < 0:
             raise InputError(f"first_seed={self.first_seed}: use 0 or more.", argument="first_seed")
         names = [e.name for paper in self.papers for e in paper.experiments(self.scale)]

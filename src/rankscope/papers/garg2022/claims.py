@@ -1,0 +1,158 @@
+"""What the paper says of learning in context, what the talk says of heads there, and what of it is a matter of time.
+
+The talk's sentence is judged three times: by the error after equally many steps, which is what the talk compares; by the step
+of the transition, in which the in-context solution appears; and by the error long after it. The talk speaks of training time
+where the first and the second hold and the third does not. An error is that with the most examples, where least squares has
+none. In the third, and beside least squares, a training that was not at least twice as long as its transition decides nothing.
+"""
+
+import numpy as np
+import pandas as pd
+
+from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+from rankscope.lab.check import Threshold
+from rankscope.lab.tidy import rows_of
+from rankscope.papers.garg2022.measurement import ERRORS
+from rankscope.papers.garg2022.quantities import (
+    authors_heads,
+    doublings,
+    end_errors,
+    last,
+    longest_by_size,
+    settled_errors,
+    transitions,
+)
+from rankscope.tasks.in_context import Shift
+
+NEAR = 0.05
+"""Mean difference to least squares up to which a decoder is near it, on a scale on which the answer 0 has error 1."""
+
+TALK = "the talk, in-context learning"
+
+CLAIMS = Claims("garg2022")
+
+
+@CLAIMS(
+    "least-squares",
+    source="Section 3, linear functions",
+    says="A trained decoder is nearly as good as least squares at every number of examples.",
+    experiment="heads",
+    figure="heads",
+)
+def _near_least_squares(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for size, every in longest_by_size(table):
+        own = authors_heads(size, every)
+        rows = rows_of(own, ERRORS, shift=Shift.NONE.value)
+        found = (rows["error"] - rows["least_squares"]).groupby(rows["seed"], sort=True).mean()
+        found = found.where(transitions(own).set_index("seed")["settled"])
+        what = f"error beyond least squares, mean over examples, {size}, {int(rows['heads'].iloc[0])} heads"
+        checks.append(Check(what, tuple(found.astype(float)), AtMost(NEAR)))
+    return checks
+
+
+@CLAIMS(
+    "more-heads",
+    source=TALK,
+    says="At equal parameters and after equally many steps more heads are worse.",
+    experiment="heads",
+    figure="heads",
+)
+def _more_heads_are_worse(table: pd.DataFrame) -> list[Check]:
+    return [_worse(end_errors(own), f"{_ends(own)}, {size}") for size, own in longest_by_size(table)]
+
+
+@CLAIMS(
+    "more-heads-later",
+    source=TALK,
+    says="At equal parameters more heads come to the in-context solution later.",
+    experiment="heads",
+    figure="heads-time",
+    origin=Origin.READING,
+)
+def _more_heads_are_later(table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            f"log₂ of the step of the transition, {_ends(own)}, {size}",
+            doublings(transitions(own), "reached"),
+            AtLeast(0.0),
+            Threshold.NULL,
+        )
+        for size, own in longest_by_size(table)
+    ]
+
+
+@CLAIMS(
+    "more-heads-settled",
+    source=TALK,
+    says="At equal parameters more heads are worse long after the in-context solution has appeared.",
+    experiment="heads",
+    figure="heads",
+    origin=Origin.READING,
+)
+def _more_heads_stay_worse(table: pd.DataFrame) -> list[Check]:
+    return [
+        _worse(settled_errors(own), f"{_ends(own)}, {size}, long after the transition")
+        for size, own in longest_by_size(table)
+    ]
+
+
+@CLAIMS(
+    "rank-counts",
+    source="rank and heads apart",
+    says="Doubling the rank of every head lowers the error more than doubling the number of heads.",
+    experiment="apart",
+    figure="apart",
+    origin=Origin.BEYOND,
+)
+def _rank_counts(table: pd.DataFrame) -> list[Check]:
+    return [_rank_beyond_heads(end_errors(last(table)), "error", "error")]
+
+
+@CLAIMS(
+    "rank-counts-in-time",
+    source="rank and heads apart",
+    says="Doubling the rank of every head brings the transition forward more than doubling the number of heads.",
+    experiment="apart",
+    figure="apart",
+    origin=Origin.BEYOND,
+)
+def _rank_counts_in_time(table: pd.DataFrame) -> list[Check]:
+    return [_rank_beyond_heads(transitions(last(table)), "reached", "step of the transition")]
+
+
+@CLAIMS(
+    "other-classes",
+    source=f"{TALK}, a few other varieties",
+    says="At equal parameters and after equally many steps more heads are worse on sparse functions, networks and trees, too.",
+    experiment="classes",
+    figure="classes",
+)
+def _other_classes(table: pd.DataFrame) -> list[Check]:
+    return [
+        _worse(end_errors(rows), f"{_ends(rows)}, {functions}")
+        for functions, rows in last(table).groupby("functions", sort=False)
+    ]
+
+
+def _worse(errors: pd.DataFrame, where: str) -> Check:
+    return Check(f"log₂ of the error, {where}", doublings(errors, "error"), AtLeast(0.0), Threshold.NULL)
+
+
+def _rank_beyond_heads(rows: pd.DataFrame, value: str, what: str) -> Check:
+    """How much more the logarithm falls with a doubling of rank than with one of heads, from end to end of the grid."""
+    slopes = [
+        np.array(doublings(rows, value, by, other)) / np.log2(rows[by].max() / rows[by].min())
+        for by, other in (("heads", "rank"), ("rank", "heads"))
+    ]
+    return Check(
+        f"log₂ of the {what}: gained by a doubling of rank, beyond one of heads",
+        tuple(float(each) for each in slopes[0] - slopes[1]),
+        AtLeast(0.0),
+        Threshold.NULL,
+    )
+
+
+def _ends(table: pd.DataFrame) -> str:
+    counts = sorted(int(each) for each in table["heads"].unique())
+    return f"{counts[-1]} heads over {counts[0]}"

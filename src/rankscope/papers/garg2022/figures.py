@@ -1,0 +1,208 @@
+"""garg2022's figures: errors by examples, the way they fell, rank and heads apart, other functions and shifted inputs."""
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from rankscope.figures.figure import Figure, Panel, Series, curve
+from rankscope.lab.paper import Results
+from rankscope.lab.tidy import rows_of
+from rankscope.papers.garg2022.measurement import BASELINE, ERRORS, LOSS
+from rankscope.papers.garg2022.quantities import (
+    authors_heads,
+    by_size,
+    end_errors,
+    last,
+    longest_by_size,
+    transitions,
+)
+from rankscope.tasks.in_context import Functions, Shift
+
+TALK = "The talk: their exact code, and only the number of heads is changed; more heads are worse."
+EXAMPLES, ERROR, HEADS = "examples", "squared error / E y²", "heads (rank = dim/heads)"
+MEANS = "Mean over seeds with its 95% interval."
+
+
+def figures(results: Results) -> list[Figure]:
+    """Every figure whose experiment has been run."""
+    return list(_figures(results))
+
+
+def _figures(results: Results) -> Iterator[Figure]:
+    known = results.tables.get("garg2022/baselines")
+    if (table := results.tables.get("garg2022/heads")) is not None:
+        yield from (_by_examples(table, known), _time(table), _shifts(table))
+    if (table := results.tables.get("garg2022/apart")) is not None:
+        yield _apart(table)
+    if (table := results.tables.get("garg2022/classes")) is not None:
+        yield _classes(table, known)
+
+
+def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
+    """Per size the errors of every head count by examples, and the error at the end of every piece by heads."""
+    panels = []
+    for size, own in _named(by_size(table)):
+        rows = rows_of(last(own), ERRORS, shift=Shift.NONE.value)
+        exact = rows.groupby("examples", sort=True)["least_squares"].first()
+        grey = [Series("least squares", [float(str(x)) for x in exact.index], exact.tolist(), paper=True)]
+        if known is not None:
+            grey += [one for one in _algorithms(known, Functions.LINEAR) if one.name != "least squares"]
+        pieces = [
+            curve(f"{steps:,} steps", each, "heads", "error")
+            for steps, each in end_errors(own).groupby("steps", sort=True)
+        ]
+        steps, most = int(rows["step"].max()), int(rows["examples"].max())
+        title = f"{size}, after {steps:,} steps"
+        panels += [
+            Panel(title, EXAMPLES, ERROR, [*_by_heads(rows, "examples", "error"), *grey], ordered=True),
+            Panel(f"{size}, {most} examples", HEADS, ERROR, pieces, log_x=True, log_y=True, ordered=True),
+        ]
+    return Figure(
+        id="garg2022-heads",
+        title=f"Learning linear functions in context, by the number of heads at equal parameters{_inputs(table)}",
+        paper_says=TALK,
+        caption="Left: errors by examples; the answer 0 has error 1, and grey are known algorithms. Right: with the most "
+        f"examples, where least squares has error 0. Rank is dim/heads. {MEANS}",
+        panels=panels,
+        experiments=("garg2022/heads",),
+        columns=2,
+    )
+
+
+def _time(table: pd.DataFrame) -> Figure:
+    """Per size training losses by steps, and the transition by heads."""
+    panels, late, trainings = [], 0, 0
+    for size, own in _named(by_size(table)):
+        rows, whole = rows_of(last(own), LOSS), transitions(last(own))
+        late, trainings = late + int(whole["transition"].isna().sum()), trainings + len(whole)
+        half = Series(
+            "transition", [float(rows["step"].min()), float(rows["step"].max())], [0.5, 0.5], paper=True
+        )
+        panels += [
+            Panel(
+                size, "step", "excess", [*_by_heads(rows, "step", "excess"), half], log_x=True, ordered=True
+            ),
+            Panel(
+                size,
+                HEADS,
+                "step of the transition",
+                [curve("transition", whole, "heads", "reached")],
+                log_x=True,
+            ),
+        ]
+    never = (
+        f" {late} of {trainings} trainings had none by their end, and count as if it had come there."
+        if late
+        else ""
+    )
+    return Figure(
+        id="garg2022-heads-time",
+        title=f"When the in-context solution appears{_inputs(table)}",
+        paper_says=TALK,
+        caption="Left: training loss on fresh prompts over all prefixes, on a scale on which least squares has 0 and the "
+        f"answer 0 has 1, at each stage of the curriculum. Right: the step by which it was under one half.{never} {MEANS}",
+        panels=panels,
+        experiments=("garg2022/heads",),
+        columns=2,
+    )
+
+
+def _shifts(table: pd.DataFrame) -> Figure:
+    """Inputs of another law than in training, at the authors' heads, a panel per size."""
+    panels = []
+    for size, own in longest_by_size(table):
+        rows = authors_heads(size, rows_of(own, ERRORS))
+        lines = [
+            curve(str(shift), each, "examples", "error") for shift, each in rows.groupby("shift", sort=False)
+        ]
+        title = f"{_size(own)}, {_heads(rows['heads'].iloc[0])}"
+        panels.append(Panel(title, EXAMPLES, ERROR, lines))
+    return Figure(
+        id="garg2022-heads-shifts",
+        title=f"Inputs of another law than in training{_inputs(table)}",
+        paper_says="The paper: trained decoders are robust to most shifts between training and prompt.",
+        caption="Skewed: eigenvalues of the inputs' covariance ∝ 1/i². Orthants: examples in one orthant, the query, the last "
+        f"input, in another. Scaled: inputs three times as long. {MEANS}",
+        panels=panels,
+        experiments=("garg2022/heads",),
+    )
+
+
+def _apart(table: pd.DataFrame) -> Figure:
+    """Errors and transitions over rank, a curve for each number of heads."""
+    errors, whole = end_errors(last(table)), transitions(last(table))
+
+    def lines(rows: pd.DataFrame, column: str) -> list[Series]:
+        return [curve(_heads(heads), own, "rank", column) for heads, own in rows.groupby("heads", sort=True)]
+
+    return Figure(
+        id="garg2022-apart",
+        title=f"Rank and heads apart{_sizes(table)}",
+        paper_says="Not in the paper or the talk: there the product of rank and heads is dim.",
+        caption=f"Left: error with {int(errors['examples'].max())} examples after {int(errors['step'].max()):,} steps. Right: "
+        f"the step of the transition, the last one where none came. {MEANS}",
+        panels=[
+            Panel("error", "rank of a head", ERROR, lines(errors, "error"), log_x=True, ordered=True),
+            Panel("transition", "rank of a head", "step", lines(whole, "reached"), log_x=True, ordered=True),
+        ],
+        experiments=("garg2022/apart",),
+    )
+
+
+def _classes(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
+    """A panel per class of functions."""
+    rows = rows_of(last(table), ERRORS)
+    panels = []
+    for functions, own in rows.groupby("functions", sort=False):
+        lines = [
+            curve(_heads(heads), each, "examples", "error") for heads, each in own.groupby("heads", sort=True)
+        ]
+        grey: Sequence[Series] = [] if known is None else _algorithms(known, Functions(functions))
+        panels.append(Panel(str(functions), EXAMPLES, ERROR, [*lines, *grey], ordered=True))
+    return Figure(
+        id="garg2022-classes",
+        title=f"Other functions, by the number of heads at equal parameters{_sizes(table)}",
+        paper_says="The paper: decoders match or beat algorithms made for each class. The talk: a few other varieties agree.",
+        caption=f"After {int(rows['step'].max()):,} steps; grey are known algorithms on the same prompts. {MEANS}",
+        panels=panels,
+        experiments=("garg2022/classes",),
+    )
+
+
+def _algorithms(known: pd.DataFrame, functions: Functions) -> list[Series]:
+    """Known algorithms on a class; one that errs by more than the answer 0 is cut off there."""
+    rows = rows_of(known, BASELINE, functions=functions.value)
+    found = []
+    for name, own in rows.groupby("algorithm", sort=False):
+        means = own.groupby("examples", sort=True)["error"].mean()
+        means = means[means <= 1.05]
+        found.append(Series(str(name), [float(str(x)) for x in means.index], means.tolist(), paper=True))
+    return found
+
+
+def _heads(count: object) -> str:
+    return "1 head" if int(str(count)) == 1 else f"{count} heads"
+
+
+def _by_heads(rows: pd.DataFrame, x: str, y: str) -> list[Series]:
+    return [curve(_heads(heads), own, x, y) for heads, own in rows.groupby("heads", sort=True)]
+
+
+def _named(sizes: Iterator[tuple[str, pd.DataFrame]]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of every size with the size in words."""
+    return ((_size(rows), rows) for _, rows in sizes)
+
+
+def _size(rows: pd.DataFrame) -> str:
+    dim, layers = (int(rows[name].iloc[0]) for name in ("dim", "layers"))
+    return f"dim {dim}, {'1 layer' if layers == 1 else f'{layers} layers'}"
+
+
+def _inputs(table: pd.DataFrame) -> str:
+    """The task's size, as a title ends with it."""
+    return f", {table['input_dim'].iloc[0]:g} input dimensions"
+
+
+def _sizes(table: pd.DataFrame) -> str:
+    """The decoder's size, too."""
+    return f"{_inputs(table)}, {_size(table)}"

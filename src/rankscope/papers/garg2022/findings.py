@@ -1,0 +1,65 @@
+"""What garg2022's tables answer: whether many thin heads replace one of full rank where a decoder learns in context."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from rankscope.figures.figure import Panel, curve
+from rankscope.lab.finding import Finding, Question, decimals
+from rankscope.lab.paper import Results
+from rankscope.papers.garg2022.quantities import by_size, end_errors, last, transitions
+
+README = "src/rankscope/papers/garg2022/README.md"
+ALIKE = 1.1
+"""Factor between two errors up to which they are alike."""
+
+
+def findings(results: Results) -> list[Finding]:
+    """One, of the largest size that has been trained, as long as it was."""
+    table = results.tables.get("garg2022/heads")
+    if table is None:
+        return []
+    *_, (_, largest) = by_size(table)
+    return list(_heads(last(largest)))
+
+
+def _heads(table: pd.DataFrame) -> Iterator[Finding]:
+    """The fewest heads against the most and thinnest."""
+    errors, whole = end_errors(table), transitions(table)
+    few, many = int(table["heads"].min()), int(table["heads"].max())
+    if few == many:
+        return
+    error = np.exp(np.log(errors["error"]).groupby(errors["heads"]).mean())
+    step = whole.groupby("heads")["reached"].median()
+    rank = table.groupby("heads")["rank"].first()
+    row = errors.iloc[0]
+    factor = float(error[many] / error[few])
+    answer = (
+        "Here they do, and better."
+        if factor < 1 / ALIKE
+        else "Here they do."
+        if factor < ALIKE
+        else "Not here."
+    )
+    yield Finding(
+        name="in-context",
+        question=Question.HEADS,
+        answer=answer,
+        sentence=f"A decoder of {row['layers']:g} layers learns linear functions in {row['input_dim']:g} dimensions from its "
+        f"prompt. After {int(row['step']):,} steps and with {int(row['examples'])} examples {many} heads of rank "
+        f"{rank[many]:g} err by {decimals(float(error[many]))}, {few} of rank {rank[few]:g} with as many parameters by "
+        f"{decimals(float(error[few]))} (least squares 0, no answer 1); the solution appears by step {step[many]:,.0f} and "
+        f"{step[few]:,.0f}.",
+        claims=("garg2022.more-heads", "garg2022.more-heads-later"),
+        figure="garg2022-heads",
+        link=README,
+        seeds=int(errors.groupby("heads")["seed"].nunique().min()),
+        panel=Panel(
+            "Heads against rank, learning in context",
+            "heads (rank = dim/heads)",
+            "error",
+            [curve("trained", errors, "heads", "error")],
+            log_x=True,
+        ),
+    )

@@ -1,0 +1,68 @@
+"""Decoders of any heads at one product rank · heads, trained as one stack and measured on fresh prompts."""
+
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.core import Config
+from rankscope.ensembles.decoder import Decoder
+from rankscope.lab import Computation, Job, Outcome, Trainer
+from rankscope.lab.experiment import Cell
+from rankscope.linalg.weights import Weights
+from rankscope.papers.garg2022.measurement import Samples, baseline_rows, records
+from rankscope.papers.garg2022.recipe import DecoderCell, Recipe
+from rankscope.papers.garg2022.training import train_group
+from rankscope.tasks.in_context import InContext
+
+Trained = tuple[Weights, Float[Tensor, "step member"]]
+"""The weights, and the loss of every step."""
+
+
+class DecoderTrainer(Trainer[InContext, Decoder, Recipe, Trained]):
+    """Stopped or killed, a training goes on from its last state, and a piece from the end of the one before."""
+
+    def shape_key(self, cell: DecoderCell) -> Hashable:
+        """Everything but how rank · heads is divided, and the seed."""
+        return cell.task, cell.model.replace(rank=cell.model.inner, heads=1), cell.train
+
+    def steps(self, cell: DecoderCell) -> int:
+        """Steps of the training, without those of earlier pieces."""
+        return cell.train.steps - cell.train.after
+
+    def train(self, cells: Sequence[DecoderCell], job: Job) -> Trained:
+        """Train the cells side by side."""
+        return train_group(cells, job)
+
+    def measure(self, cells: Sequence[DecoderCell], trained: Trained, job: Job) -> list[Outcome]:
+        """Errors, the way they fell, and what the heads use of their rank."""
+        return [Outcome(rows) for rows in records(cells, *trained, job.device)]
+
+    def dtype(self, cell: DecoderCell) -> str:
+        """The recipe's precision."""
+        return cell.train.precision.value
+
+    def seconds_per_step(self, cells: Sequence[DecoderCell], device: str) -> float:
+        """Time of a step of the whole task: the curriculum's first steps are shorter."""
+        whole = [replace(cell, train=cell.train.replace(curriculum=None)) for cell in cells]
+        return super().seconds_per_step(whole, device)
+
+
+class Baselines(Computation[InContext, Config, Samples]):
+    """Known algorithms on the prompts of a task."""
+
+    def shape_key(self, cell: Cell[InContext, Config, Samples]) -> Hashable:
+        """Seeds of one task take turns."""
+        return cell.task, cell.train
+
+    def seconds_per_step(self, cells: Sequence[Cell[InContext, Config, Samples]], device: str) -> float:
+        """Time of one cell, times the cells."""
+        start = time.perf_counter()
+        self.compute(cells[0])
+        return (time.perf_counter() - start) * len(cells)
+
+    def compute(self, cell: Cell[InContext, Config, Samples]) -> Outcome:
+        """Errors of every algorithm at every number of examples."""
+        return Outcome(baseline_rows(cell.task, cell.train.samples, cell.seed))

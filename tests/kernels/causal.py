@@ -1,0 +1,56 @@
+"""Causal attention against float64.
+
+Run as a program it prints the relative errors as JSON: with TRITON_INTERPRET=1 that needs no GPU.
+"""
+
+import json
+import sys
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from rankscope.kernels.causal_attention import causal_attention
+
+SHAPES = [(1, 4, 2, 7), (3, 6, 2, 20), (8, 16, 2, 33), (16, 32, 1, 82), (64, 64, 1, 40)]
+"""Rank, channels, samples, tokens: one block and several, whole ones and not, rank 3 of 16 channels."""
+
+
+def plain(qkv, rank, tokens):
+    members, positions, width = qkv.shape
+    cut = qkv.view(members * positions // tokens, tokens, 3, width // 3 // rank, rank)
+    q, k, v = cut.permute(2, 0, 3, 1, 4)
+    return (
+        scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(members, positions, -1)
+    )
+
+
+def errors(rank, channels, samples, tokens, device="cpu", dtype=torch.float32, members=2):
+    """Relative errors of the value and of the gradient."""
+    draw = torch.Generator().manual_seed(0)
+    qkv = torch.randn(members, samples * tokens, 3 * channels, generator=draw).to(dtype)
+    pull = torch.randn(members, samples * tokens, channels, generator=draw).to(dtype)
+    there, exact = (array.detach().requires_grad_() for array in (qkv.to(device), qkv.double()))
+    ours, theirs = causal_attention(there, rank, tokens), plain(exact, rank, tokens)
+    ours.backward(pull.to(device))
+    theirs.backward(pull.double())
+    pairs = ((ours, theirs), (there.grad, exact.grad))
+    return [
+        float((one.detach().cpu().double() - other).abs().max() / other.abs().max()) for one, other in pairs
+    ]
+
+
+def nan_stays_in_its_sample():
+    """Which samples of three, the second with a NaN in its last token, have one in the result at the first token."""
+    qkv = torch.randn(1, 3 * 5, 3 * 4, generator=torch.Generator().manual_seed(0))
+    qkv[0, 9] = torch.nan
+    found = causal_attention(qkv, 4, 5).view(3, 5, 4).isnan().any(-1)
+    return found.tolist()
+
+
+if __name__ == "__main__":
+    found = {
+        "float32": [errors(*shape) for shape in SHAPES],
+        "float16": [errors(*shape, dtype=torch.float16) for shape in SHAPES],
+        "nan": nan_stays_in_its_sample(),
+    }
+    json.dump(found, sys.stdout)

@@ -1,0 +1,141 @@
+"""garg2022's claims on planted tables: each holds where its own number says so, fails where it does not, or waits."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from rankscope.lab import Scale, Verdict, judge
+from rankscope.lab.paper import Results
+from rankscope.lab.partial import Part, judged
+from rankscope.lab.section import Unfinished
+from rankscope.papers.garg2022 import PAPER
+from rankscope.papers.garg2022.claims import CLAIMS
+from rankscope.papers.garg2022.experiments import experiments
+from rankscope.papers.garg2022.quantities import doublings, transitions
+from rankscope.tasks.in_context_baselines import least_squares_error
+
+QUICK = {one.name.partition("/")[2]: one for one in experiments(Scale.QUICK)}
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+
+
+def table(name, error, transition, cells=None):
+    """Rows of every cell of an experiment: errors and transitions are functions of its model, and a little of its seed."""
+    rows = []
+    for cell in cells or QUICK[name].cells():
+        model, task, shake = cell.model, cell.task, 1 + 0.01 * cell.seed
+        own = {
+            **dict(cell.point), "seed": cell.seed, "cell": cell.key(), "dim": model.dim, "layers": model.layers,
+            "rank": model.rank, "heads": model.heads, "input_dim": task.input_dim, "functions": task.functions.value,
+            "step": cell.train.steps,
+        }  # fmt: skip
+        for examples in range(task.points):
+            exact = least_squares_error(examples, task.input_dim)
+            rows += [
+                own | {"measurement": "errors", "shift": shift, "examples": examples, "least_squares": exact,
+                       "error": exact + error(model) * shake}
+                for shift in ("none", "scaled")
+            ]  # fmt: skip
+        rows.append(own | {"measurement": "whole", "transition": transition(model) * shake, "excess": 0.1})
+        rows += [own | {"measurement": "loss", "step": step, "excess": 1 / step} for step in (1, 2)]
+        ranks = dict.fromkeys(("effective_rank", "energy_rank", "input_rank"), 1.5 * shake)
+        rows.append(own | {"measurement": "head", "layer": 0, "head": 0, **ranks})
+    return pd.DataFrame(rows)
+
+
+def world(experiment):
+    """A table on which every claim of an experiment can be judged."""
+    name = experiment.partition("/")[2]
+    return table(name, lambda model: 0.01 * model.heads, lambda model: 100 + model.heads)
+
+
+def verdict(claim, *planted):
+    return judge(BY_NAME[claim], table(BY_NAME[claim].experiment.partition("/")[2], *planted)).verdict
+
+
+@pytest.mark.parametrize(
+    ("claim", "right", "wrong"),
+    [
+        ("least-squares", (lambda model: 0.01, lambda model: 100), (lambda model: 0.2, lambda model: 100)),
+        *(
+            (
+                claim,
+                (lambda model: 0.01 * model.heads, lambda model: 100 + model.heads),
+                (lambda model: 0.01 / model.heads, lambda model: 200 - model.heads),
+            )
+            for claim in ("more-heads", "more-heads-later", "more-heads-settled", "other-classes")
+        ),
+        *(
+            (
+                claim,
+                (
+                    lambda model: 1 / model.rank**2 / model.heads,
+                    lambda model: 400 / model.rank**2 / model.heads,
+                ),
+                (
+                    lambda model: 1 / model.heads**2 / model.rank,
+                    lambda model: 400 / model.heads**2 / model.rank,
+                ),
+            )
+            for claim in ("rank-counts", "rank-counts-in-time")
+        ),
+    ],
+)
+def test_a_claim_holds_and_fails_by_its_own_number(claim, right, wrong):
+    assert verdict(claim, *right) is Verdict.HOLDS
+    assert verdict(claim, *wrong) is Verdict.FAILS
+
+
+def test_what_is_not_long_after_its_transition_says_nothing_about_errors_long_after_it():
+    late = (lambda model: 0.01 * model.heads, lambda model: 100 if model.heads == 1 else 600)
+    assert verdict("more-heads-settled", *late) is Verdict.UNDECIDED
+    assert verdict("least-squares", *late) is Verdict.UNDECIDED
+    assert verdict("more-heads", *late) is Verdict.HOLDS
+
+
+def test_two_trainings_without_a_transition_are_not_compared_and_one_is():
+    never = (lambda model: 0.01, lambda model: math.nan)
+    assert verdict("more-heads-later", *never) is Verdict.UNDECIDED
+    one = table("heads", lambda model: 0.01, lambda model: 100 if model.heads == 1 else math.nan)
+    assert all(value > 3 for value in doublings(transitions(one), "reached")), "10 times as late at least"
+
+
+def test_every_figure_and_the_finding_are_made_of_such_tables():
+    planted = (lambda model: 0.01 * model.heads, lambda model: 100 + model.heads)
+    tables = {f"garg2022/{name}": table(name, *planted) for name in ("heads", "apart", "classes")}
+    results = Results(tables, lambda key: {})
+    ids = {figure.id for figure in PAPER.figures(results)}
+    assert ids == {claim.figure for claim in CLAIMS} | {"garg2022-heads-shifts"}
+    (finding,) = PAPER.findings(results)
+    assert finding.answer == "Not here."
+    assert "16 heads of rank 1 err by 0.16, 1 of rank 16 with as many parameters by 0.01 " in finding.sentence
+    assert set(finding.claims) <= {claim.id for claim in CLAIMS}
+
+
+def test_of_an_unfinished_run_one_size_is_shown_and_judged_as_far_as_it_goes():
+    whole = experiments(Scale.PAPER)[0]
+    done = [
+        cell
+        for cell in whole.cells()
+        if cell.model.dim == 64 or (cell.model.dim == 256 and cell.train.steps == 50_000 and cell.seed == 0)
+    ]
+    missing = [cell for cell in whole.cells() if cell not in done]
+    planted = table("heads", lambda model: 0.001 * model.heads, lambda model: 1000 + model.heads, done)
+    for name in ("least-squares", "more-heads", "more-heads-later", "more-heads-settled"):
+        found = judged(BY_NAME[name], Part(whole, planted, missing))
+        assert isinstance(found, Unfinished)
+        assert ["tiny" in check.what for check in found.so_far] == [True], name
+    results = Results({"garg2022/heads": planted}, lambda key: {})
+    heads, *_ = PAPER.figures(results)
+    assert [panel.title for panel in heads.panels] == [
+        "dim 64, 3 layers, after 500,000 steps",
+        "dim 64, 3 layers, 40 examples",
+        "dim 256, 12 layers, after 50,000 steps",
+        "dim 256, 12 layers, 40 examples",
+    ]
+    assert [series.name for series in heads.panels[1].series] == [
+        f"{steps:,} steps" for steps in (50_000, 100_000, 200_000, 500_000)
+    ]
+    (finding,) = PAPER.findings(results)
+    assert "A decoder of 12 layers" in finding.sentence
+    assert "After 50,000 steps" in finding.sentence

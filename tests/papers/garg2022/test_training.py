@@ -1,0 +1,210 @@
+"""Decoders trained under a curriculum and in pieces, and what is measured of them."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rankscope.core import InputError
+from rankscope.core.streams import Split
+from rankscope.ensembles import decoder
+from rankscope.lab import Job, Scale
+from rankscope.papers.garg2022 import measurement
+from rankscope.papers.garg2022.batches import DrawnThere, batch
+from rankscope.papers.garg2022.experiments import PIECES, experiments
+from rankscope.papers.garg2022.recipe import PAPER_RECIPE, Recipe
+from rankscope.papers.garg2022.training import stages, train_group
+from rankscope.tasks.in_context import Curriculum, Functions, InContext, Shift
+from rankscope.training.precision import Precision
+
+SMOKE = {one.name.partition("/")[2]: one for one in experiments(Scale.SMOKE)}
+HEADS = SMOKE["heads"]
+PIECE = Recipe(
+    steps=30,
+    batch=8,
+    learning_rate=0.01,
+    curriculum=Curriculum(dims=1, points=2, every=10),
+    pieces=(12, 20, 30),
+)
+
+
+def in_piece(steps, train=PIECE):
+    return [replace(cell, train=train.replace(steps=steps)) for cell in HEADS.cells()]
+
+
+def same(ours, theirs):
+    for name, tensor in ours[0].items():
+        torch.testing.assert_close(tensor, theirs[0][name], rtol=0, atol=0)
+    torch.testing.assert_close(ours[1], theirs[1], rtol=0, atol=0)
+
+
+def test_the_papers_curriculum_has_its_stages_and_then_the_whole_task():
+    task = InContext(input_dim=20, points=41)
+    found = stages(task, PAPER_RECIPE)
+    assert len(found) == 16
+    assert [(stop, now.active, now.points) for stop, now in found[:2]] == [(2000, 5, 11), (4000, 6, 13)]
+    assert found[-1] == (500_000, task)
+    assert [stop for stop, _ in stages(task, PAPER_RECIPE.replace(steps=3000))] == [2000, 3000]
+
+
+def test_pieces_one_after_the_other_are_the_whole_training(tmp_path):
+    whole = train_group(in_piece(30, PIECE.replace(pieces=())), Job())
+    ticks = []
+    for steps in (12, 20, 30):
+        state = tmp_path / f"{steps}.pt"
+        found = train_group(in_piece(steps), Job(state=state, tick=lambda: ticks.append(None)))
+        state.unlink(missing_ok=True)  # as the lab does with a finished group
+    assert len(ticks) == 30, "no step was taken twice"
+    same(found, whole)
+    assert not list(tmp_path.iterdir()), "nothing goes on after the last piece"
+
+
+def test_a_piece_without_those_before_it_begins_at_the_beginning(tmp_path):
+    whole = train_group(in_piece(30, PIECE.replace(pieces=())), Job())
+    same(train_group(in_piece(30), Job(state=tmp_path / "a.pt")), whole)
+    train_group(in_piece(20), Job(state=tmp_path / "b.pt"))
+    first = train_group(in_piece(12), Job(state=tmp_path / "c.pt"))  # a later piece has been run already
+    torch.testing.assert_close(first[1], whole[1][:12], rtol=0, atol=0)
+
+
+def test_a_member_is_trained_as_if_it_were_alone():
+    cells = HEADS.cells()
+    together = train_group(cells, Job())
+    for place in (0, len(cells) - 1):
+        alone = train_group([cells[place]], Job())
+        torch.testing.assert_close(together[1][:, place], alone[1][:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_recipe_says_what_it_does_not_do():
+    with pytest.raises(InputError, match="the rate is constant: leave warmup and epoch out"):
+        PAPER_RECIPE.replace(warmup=0.1)
+    with pytest.raises(InputError, match=r"steps=13 is no end of a piece: give one of \(12, 20, 30\)"):
+        PIECE.replace(steps=13)
+
+
+def test_the_papers_sizes():
+    heads, apart, classes, _ = experiments(Scale.PAPER)
+    standard = [cell for cell in heads.cells() if dict(cell.point)["decoder"].startswith("standard")]
+    assert {(cell.model.heads, cell.model.rank) for cell in standard} == {
+        (2**k, 256 // 2**k) for k in range(7)
+    }
+    assert {cell.train.steps for cell in standard} == set(PIECES)
+    assert {cell.model.parameters for cell in standard} == {9_504_257}
+    assert {cell.task.points for cell in classes.cells()} == {41, 101}
+    assert all(cell.model.tokens == cell.task.tokens for cell in classes.cells())
+    assert {cell.model.inner for cell in apart.cells()} == {1, 4, 16, 64, 256, 1024}
+
+
+def test_losses_are_excesses_over_least_squares_at_each_stage():
+    task = InContext(input_dim=4, points=8)
+    train = Recipe(
+        steps=20,
+        batch=1,
+        learning_rate=1.0,
+        curriculum=Curriculum(dims=2, points=4, more_points=4, more_dims=2, every=10),
+    )
+    first, second = (1 + 0.5) / 4, (1 + 0.75 + 0.5 + 0.25) / 8
+    found = measurement.excesses(
+        task, train, np.array([2.0 * first] * 5 + [2.0] * 5 + [4 * second] * 5 + [4.0] * 5)
+    )
+    np.testing.assert_allclose(found, [0.0] * 5 + [1.0] * 5 + [0.0] * 5 + [1.0] * 5, atol=1e-12)
+    tree = task.replace(functions=Functions.TREE)
+    np.testing.assert_allclose(measurement.excesses(tree, train, np.full(20, 0.5)), 0.5)
+
+
+def test_the_transition_is_the_first_window_under_one_half_and_nan_where_there_is_none():
+    task, train = InContext(input_dim=4, points=8), Recipe(steps=500, batch=1, learning_rate=1.0)
+    best = measurement.best_known(task)
+    excess = np.where(np.arange(500) < 235, 0.9, 0.1)
+    losses = 4 * (best + (1 - best) * excess)
+    losses[3] = math.nan
+    *trail, whole = measurement.way(task, train, losses)
+    assert whole["transition"] == 300  # the window from 200 to 250 has 0.66 in the mean
+    assert whole["excess"] == pytest.approx(0.1)
+    assert whole["left_out"] == 1
+    assert trail[-1]["step"] == 500
+    assert trail[0]["excess"] == pytest.approx(0.9)
+    *_, never = measurement.way(task, train, np.full(500, 4.0))
+    assert math.isnan(never["transition"])
+
+
+def test_an_answer_of_zero_has_error_one_under_every_shift():
+    cells = [replace(cell, train=cell.train.replace(batch=400)) for cell in HEADS.cells()[:1]]
+    weights = decoder.init([cells[0].model], [0])
+    weights = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+    for shift in Shift:
+        found = measurement.errors_by_examples(cells, weights, shift, "cpu")
+        assert float(found.mean()) == pytest.approx(1, abs=0.1), shift
+
+
+def test_a_heads_measured_ranks_are_those_of_planted_maps():
+    cell = replace(HEADS.cells()[0], model=HEADS.model.replace(rank=4, heads=1, dim=4, layers=1))
+    weights = decoder.init([cell.model], [0])
+    weights["0.w_qkv"][0] = torch.cat(
+        [torch.diag(torch.tensor([3.0, 3.0, 0.0, 0.0])), torch.eye(4), torch.eye(4)]
+    )
+    weights["w_read"][0] = torch.tensor([[1.0, 0], [0, 0], [0, 1.0], [0, 0]])  # inputs are channels 0 and 2
+    (row,) = measurement._head_rows(cell, weights, 0)
+    assert row["effective_rank"] == pytest.approx(2)
+    assert row["energy_rank"] == 2
+    assert row["input_rank"] == pytest.approx(1)
+
+
+def test_rows_have_every_measurement():
+    cells = HEADS.cells()[:2]
+    (first, _) = HEADS.trainer.run(cells, Job())
+    kinds = [row["measurement"] for row in first.records]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {
+        "errors": 16,
+        "loss": 1,
+        "whole": 1,
+        "head": 1,
+    }
+    assert {row["step"] for row in first.records} == {30}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("functions", Functions)
+def test_prompts_drawn_on_the_gpu_are_of_the_task(functions):
+    task = InContext(input_dim=6, points=12, functions=functions)
+    cells = [replace(cell, train=cell.train.replace(batch=2000)) for cell in HEADS.cells()]
+    tokens, outputs = DrawnThere(cells, task, "cuda")(torch.tensor([5], device="cuda"))
+    plain, _ = batch(cells, task, Split.TRAIN, 5, "cpu")
+    assert tokens.shape == plain.shape
+    assert float(outputs.square().mean()) / task.variance == pytest.approx(1, abs=0.1)
+    assert float(tokens[:, :, ::2].std()) == pytest.approx(1, abs=0.02)
+    torch.testing.assert_close(tokens[:, :, 1::2, 0], outputs)
+    by_seed = {cell.seed: tokens[place] for place, cell in enumerate(cells)}
+    assert all(torch.equal(tokens[place], by_seed[cell.seed]) for place, cell in enumerate(cells))
+    assert not torch.equal(by_seed[0], by_seed[1])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("precision", [Precision.FLOAT32, Precision.FLOAT16])
+def test_graphs_of_a_curriculum_in_pieces_learn_on_the_gpu(precision, tmp_path):
+    course = Curriculum(dims=1, points=3, every=100)
+    train = Recipe(
+        steps=600, batch=64, learning_rate=0.003, curriculum=course, precision=precision, pieces=(150, 600)
+    )
+    base = HEADS.cells()[0]
+    model = base.model.replace(dim=32, rank=8, heads=4, layers=2, tokens=10)
+    task = base.task.replace(points=5)
+    cells = [
+        replace(base, task=task, model=model.replace(rank=32 // heads, heads=heads), train=train, seed=seed)
+        for heads in (1, 4, 32)
+        for seed in (0, 1)
+    ]
+    whole = train_group([replace(cell, train=train.replace(pieces=())) for cell in cells], Job("cuda"))
+    for steps in (150, 600):
+        found = train_group(
+            [replace(cell, train=train.replace(steps=steps)) for cell in cells],
+            Job("cuda", state=tmp_path / str(steps)),
+        )
+    assert found[1].shape == (600, 6)
+    assert bool(found[1].isfinite().all())
+    torch.testing.assert_close(found[1][:150], whole[1][:150], rtol=1e-2, atol=1e-2)
+    assert torch.all(found[1][-100:].mean(0) < found[1][100:200].mean(0))
