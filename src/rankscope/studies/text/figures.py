@@ -80,9 +80,7 @@ def _trained(table: pd.DataFrame) -> Figure:
     panels = []
     for shape, rows in table.groupby("shape", sort=False):
         series = [curve(str(law), own, "rank", "error") for law, own in rows.groupby("law", sort=False)]
-        panels.append(
-            Panel(str(shape).replace("1 layers", "1 layer"), "rank", "error", series, log_x=True, log_y=True)
-        )
+        panels.append(Panel(str(shape), "rank", "error", series, log_x=True, log_y=True))
     return Figure(
         id="amsel2024-text-trained",
         title="Figure 1's question on points of other laws",
