@@ -34,7 +34,7 @@ def _projections(table: pd.DataFrame) -> Figure:
         id="amsel2024-text-projections",
         title="What a score of low rank keeps of the farthest of 15",
         paper_says=ASKS,
-        caption="Scores on the leading principal directions; real rows are held out. Pale: the prediction.",
+        caption="Scores on the leading principal directions; real rows are held out. Dashed: the prediction.",
         panels=panels,
         experiments=("amsel2024/text-projections",),
     )
