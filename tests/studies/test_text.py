@@ -112,8 +112,22 @@ def test_a_dimension_that_is_proportional_has_no_spread():
 def test_figures_and_the_finding_come_with_their_tables():
     results = Results({name: made() for name, made in TABLES.items()}, lambda key: {})
     assert {figure.id for figure in STUDY.figures(results)} == {claim.figure for claim in CLAIMS}
-    (finding,) = STUDY.findings(results)
-    assert "a score of rank 32 keeps 0.36 and one of rank 64 keeps 0.52" in finding.sentence
+    needed, dimension, made_up = STUDY.findings(results)
+    assert "a score of rank 32 keeps 0.36 and one of rank 64 keeps 0.52" in needed.sentence
+    assert (
+        dimension.answer
+        == "Of five effective dimensions, the participation ratio predicts the needed rank best."
+    )
+    assert (
+        "is 1 times the participation ratio in the median, with a spread of 0 in its logarithm"
+        in dimension.sentence
+    )
+    assert made_up.answer == "On words, too, neither more heads nor more layers replace rank."
+    assert "heads of rank 1 lose" in made_up.sentence
+    assert "4 times the heads win back 0.1 and 3 layers 0.1" in made_up.sentence
+    assert {claim for one in (needed, dimension, made_up) for claim in one.claims} <= {
+        claim.id for claim in CLAIMS
+    }
     assert STUDY.figures(Results({}, lambda key: {})) == []
     assert STUDY.findings(Results({}, lambda key: {})) == []
 

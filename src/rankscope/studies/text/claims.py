@@ -141,8 +141,8 @@ def correlation(table: pd.DataFrame, column: str) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
-    """(error of low rank − error with more of it) / (error of low rank − error of full rank), on words."""
+def made_up(table: pd.DataFrame, what: str) -> "dict[int, pd.Series[float]]":
+    """(error of low rank − error with more of it) / (error of low rank − error of full rank), on words: per rank and seed."""
     words = table[table["law"] == WORDS].assign(
         layers=table["shape"].str.extract(r"^(\d+)", expand=False).astype(int),
         budget=table["shape"].str.extract(r"(\d+)$", expand=False).astype(int),
@@ -151,14 +151,20 @@ def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
     words = words[words[other] == 1]
     errors = words.pivot(index="seed", columns=[what, "rank"], values="error")
     most, full = words[what].max(), words["rank"].max()
-    return [
-        Check(
-            f"share of the loss at rank {rank} that {what} {most} wins back, words",
-            tuple(
-                ((errors[1, rank] - errors[most, rank]) / (errors[1, rank] - errors[1, full])).astype(float)
-            ),
-            AtMost(MAKES_UP),
-        )
+    return {
+        int(rank): (errors[1, rank] - errors[most, rank]) / (errors[1, rank] - errors[1, full])
         for rank in sorted(words["rank"].unique())
         if rank < full
+    }
+
+
+def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
+    more = "more heads win" if what == "budget" else "more layers win"
+    return [
+        Check(
+            f"share of the loss at rank {rank} that {more} back, words",
+            tuple(won.astype(float)),
+            AtMost(MAKES_UP),
+        )
+        for rank, won in made_up(table, what).items()
     ]
