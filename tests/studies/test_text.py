@@ -128,6 +128,10 @@ def test_figures_and_the_finding_come_with_their_tables():
     assert {claim for one in (needed, dimension, made_up) for claim in one.claims} <= {
         claim.id for claim in CLAIMS
     }
+    whole = trained()
+    part = {"amsel2024/text": whole[whole["shape"] == "1 layer at budget 1"]}
+    assert STUDY.findings(Results(part, lambda key: {})) == []
+    assert len(STUDY.figures(Results(part, lambda key: {}))) == 1
     assert STUDY.figures(Results({}, lambda key: {})) == []
     assert STUDY.findings(Results({}, lambda key: {})) == []
 

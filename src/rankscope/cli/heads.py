@@ -28,7 +28,7 @@ from rankscope.scope.adapter import refuse_existing
 from rankscope.scope.baseline import baseline_sentences
 from rankscope.scope.compress import Compressed, compress_heads
 from rankscope.scope.data import ACCEPTED, read_batches
-from rankscope.scope.head_inputs import measure_inputs, with_inputs
+from rankscope.scope.head_inputs import input_sentence, measure_inputs, with_inputs
 from rankscope.scope.heads import HeadScope, measure_heads
 
 MOST_ROWS = 144
@@ -76,13 +76,14 @@ def heads(
         smaller = _compressed(source, compress, data, out_path, device)
     elif data is not None:
         scope = _with_inputs(scope, source, data, device)
+    said = [*scope.sentences(), *([input_sentence(scope)] if "input_dimension" in scope.table else [])]
     if csv is not None:
         write_csv(scope.table, csv)
     if page is not None:
         from rankscope.scope.figures import head_figures
 
         tables = {"Every head": scope.table}
-        make_page(page, f"Heads of {model}", scope.sentences(), head_figures(scope), tables, scope.notes)
+        make_page(page, f"Heads of {model}", said, head_figures(scope), tables, scope.notes)
     if as_json:
         content: dict[str, Any] = {
             "model": model,
@@ -96,7 +97,7 @@ def heads(
         emit(to_json({**content, "heads": records(scope.table)}))
     else:
         opened = open_checkpoint(source, architecture=read_map(layout_map))
-        _show_heads(scope, baseline_sentences(opened))
+        _show_heads(scope, [*said, *baseline_sentences(opened)])
         if smaller is not None:
             _show_compressed(smaller)
     end_partial(scope.missing)
@@ -163,7 +164,7 @@ def _show_compressed(smaller: Compressed) -> None:
         emit(sentence)
 
 
-def _show_heads(scope: HeadScope, baseline: Sequence[str]) -> None:
+def _show_heads(scope: HeadScope, sentences: Sequence[str]) -> None:
     shown = ["stack", "layer", "head", "group", "rank"]
     shown += [f"{product}_{what}" for product in ("qk", "ov") for what in HEAD_COLUMNS]
     extra = ("qk_identity_share", "qk_nearest_cosine", "qk_rank_on_data", "input_dimension")
@@ -174,7 +175,7 @@ def _show_heads(scope: HeadScope, baseline: Sequence[str]) -> None:
         show_table(
             _by_layer(scope.table), f"Layers (means over their heads; --csv has all {len(scope.table)} heads)"
         )
-    for sentence in [*scope.sentences(), *baseline, *(f"Left out: {note}" for note in scope.notes)]:
+    for sentence in [*sentences, *(f"Left out: {note}" for note in scope.notes)]:
         emit(sentence)
 
 

@@ -87,6 +87,22 @@ def with_inputs(scope: HeadScope, inputs: pd.DataFrame) -> HeadScope:
     return replace(scope, table=table, summary={**scope.summary, "follows_inputs": follows})
 
 
+def input_sentence(scope: HeadScope) -> str:
+    """Does a head's rank follow the dimension of what it reads? In words."""
+    table, follows = scope.table, scope.summary["follows_inputs"]
+    reads, used, plain = (table[name] for name in ("input_dimension", "qk_rank_on_data", "qk_effective_rank"))
+    said = (
+        f"Layers read {reads.min():.0f} to {reads.max():.0f} dimensions of the data (participation ratio); on it QK has an "
+        f"effective rank of {used.mean():.1f} in the mean, and {plain.mean():.1f} as a matrix."
+    )
+    if follows["qk_rank_on_data"] is None:
+        return said
+    return (
+        f"{said} Rank correlation over layers with the dimension that is read: {follows['qk_rank_on_data']:.2f} on the "
+        f"data, {follows['qk_effective_rank']:.2f} as a matrix."
+    )
+
+
 def _read(
     model: Any, blocks: Sequence[AttentionBlock], batches: Sequence[ModelInputs]
 ) -> dict[tuple[str, str], Covariance]:

@@ -56,7 +56,6 @@ class HeadScope:
     def sentences(self) -> list[str]:
         """The summary in words: where rank is wasted and where heads are at their ceiling."""
         found = self.summary
-        read = [] if "follows_inputs" not in found else [_inputs(self.table, found["follows_inputs"])]
         return [
             f"{found['heads']} heads use {found['mean_qk_used']:.0%} of their rank in QK and "
             f"{found['mean_ov_used']:.0%} in OV on average (effective over nominal rank).",
@@ -68,7 +67,6 @@ class HeadScope:
             )
             + ".",
             f"Least used layer: {found['least_used_layer']}; most used: {found['most_used_layer']}.",
-            *read,
         ]
 
 
@@ -182,21 +180,6 @@ def _listed(names: list[str]) -> str:
         return "no head"
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{len(names)} head{'s' if len(names) > 1 else ''} ({', '.join(names[:NAMED])}{more})"
-
-
-def _inputs(table: pd.DataFrame, follows: Mapping[str, float | None]) -> str:
-    """Does a head's rank follow the dimension of what it reads?"""
-    reads, used, plain = (table[name] for name in ("input_dimension", "qk_rank_on_data", "qk_effective_rank"))
-    said = (
-        f"Layers read {reads.min():.0f} to {reads.max():.0f} dimensions of the data (participation ratio); on it QK has an "
-        f"effective rank of {used.mean():.1f} in the mean, and {plain.mean():.1f} as a matrix."
-    )
-    if follows["qk_rank_on_data"] is None:
-        return said
-    return (
-        f"{said} Rank correlation over layers with the dimension that is read: {follows['qk_rank_on_data']:.2f} on the "
-        f"data, {follows['qk_effective_rank']:.2f} as a matrix."
-    )
 
 
 def _names(rows: pd.DataFrame) -> list[str]:

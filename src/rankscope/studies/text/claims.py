@@ -142,7 +142,10 @@ def correlation(table: pd.DataFrame, column: str) -> tuple[float, ...]:
 
 
 def made_up(table: pd.DataFrame, what: str) -> "dict[int, pd.Series[float]]":
-    """(error of low rank − error with more of it) / (error of low rank − error of full rank), on words: per rank and seed."""
+    """(error of low rank − error with more of it) / (error of low rank − error of full rank), on words: per rank and seed.
+
+    Nothing where encoders with more of it were not trained.
+    """
     words = table[table["law"] == WORDS].assign(
         layers=table["shape"].str.extract(r"^(\d+)", expand=False).astype(int),
         budget=table["shape"].str.extract(r"(\d+)$", expand=False).astype(int),
@@ -151,6 +154,8 @@ def made_up(table: pd.DataFrame, what: str) -> "dict[int, pd.Series[float]]":
     words = words[words[other] == 1]
     errors = words.pivot(index="seed", columns=[what, "rank"], values="error")
     most, full = words[what].max(), words["rank"].max()
+    if most == 1:
+        return {}
     return {
         int(rank): (errors[1, rank] - errors[most, rank]) / (errors[1, rank] - errors[1, full])
         for rank in sorted(words["rank"].unique())

@@ -21,15 +21,16 @@ def findings(results: Results) -> list[Finding]:
     """Those whose experiment was run."""
     makers = {"text-projections": (_needed, _dimension), "text": (_made_up,)}
     tables = {name: results.tables.get(f"amsel2024/{name}") for name in makers}
-    return [
+    made = (
         make(table)
         for name, table in tables.items()
         if table is not None and (table["law"] == WORDS).any()
         for make in makers[name]
-    ]
+    )
+    return [finding for finding in made if finding is not None]
 
 
-def _needed(table: pd.DataFrame) -> Finding:
+def _needed(table: pd.DataFrame) -> Finding | None:
     words, flat = table[table["law"] == WORDS], table[table["law"] == "power 0"]
     kept = {rank: words[words["rank"] == rank]["agreement"].mean() for rank in (32, 64)}
     sphere = flat[flat["rank"] == 64]["agreement"].mean()
@@ -48,7 +49,7 @@ def _needed(table: pd.DataFrame) -> Finding:
     )
 
 
-def _dimension(table: pd.DataFrame) -> Finding:
+def _dimension(table: pd.DataFrame) -> Finding | None:
     spreads = {name: float(spread(table, name).mean()) for name in CANDIDATES}
     best = min(spreads, key=lambda name: spreads[name])
     whole = float(spread(table, "predicted_needed").mean())
@@ -68,8 +69,10 @@ def _dimension(table: pd.DataFrame) -> Finding:
     )
 
 
-def _made_up(table: pd.DataFrame) -> Finding:
+def _made_up(table: pd.DataFrame) -> Finding | None:
     heads, depth = made_up(table, "budget"), made_up(table, "layers")
+    if not heads or not depth:
+        return None
     rank = min(heads)
     most, layers = (
         int(table["shape"].str.extract(pattern, expand=False).astype(int).max())
