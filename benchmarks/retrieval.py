@@ -1,50 +1,89 @@
 """Exact nearest neighbours of rows on disk: the scope's blocks against scikit-learn and, where installed, faiss.
 
 Every way runs in a process of its own, on one thread, and reports its time, its peak memory and its neighbours; recall is
-counted against float64. The scope's time is also given with all four ways of low rank at every rank, which no peer computes.
+counted against float64. All ways take turns, and a ratio is that of two times in one turn. The scope's time is also given with
+all four ways of low rank at every rank, which no peer computes: once, for the fewest rows.
 
-    python benchmarks/retrieval.py --rows 200000 --dim 128 --out benchmarks/retrieval.json
+    python benchmarks/retrieval.py --rows 200000 1000000 --dim 128 --turns 3 --out benchmarks/retrieval.json
 """
 
 import argparse
 import importlib.util
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 QUERIES, TOP = 500, 10
-WAYS = ("scope", "scope, all ranks", "scikit-learn", "faiss")
+SCOPE, ALL_RANKS, SKLEARN, FAISS = "scope", "scope, all ranks", "scikit-learn", "faiss"
+PACKAGES = {SCOPE: "torch", SKLEARN: "scikit-learn", FAISS: "faiss-cpu"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000])
     parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--way", choices=WAYS)
+    parser.add_argument("--way", choices=(SCOPE, ALL_RANKS, SKLEARN, FAISS))
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     if given.way:
         one(given.way, given.folder)
         return
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        exact = written(folder, given.rows, given.dim)
-        found = [
-            measured(way, folder, exact)
-            for way in WAYS
-            if way != "faiss" or importlib.util.find_spec("faiss")
-        ]
-    content = {"rows": given.rows, "dim": given.dim, "queries": QUERIES, "top_k": TOP, "ways": found}
+    ways = [SCOPE, SKLEARN, *([FAISS] if importlib.util.find_spec("faiss") else [])]
+    sizes = []
+    for rows in sorted(given.rows):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            exact = written(folder, rows, given.dim)
+            turns = [{way: measured(way, folder, exact) for way in ways} for _ in range(given.turns)]
+            sizes.append(
+                {"rows": rows, "file_mib": round(rows * given.dim * 4 / 2**20, 1), "ways": summary(turns)}
+            )
+            if rows == min(given.rows):
+                sizes[-1]["ways"].append(measured(ALL_RANKS, folder, exact))
+    content = {
+        "dim": given.dim,
+        "queries": QUERIES,
+        "top_k": TOP,
+        "turns": given.turns,
+        "versions": {PACKAGES[way]: version(PACKAGES[way]) for way in ways},
+        "load": [round(value, 1) for value in os.getloadavg()],
+        "cores": os.cpu_count(),
+        "sizes": sizes,
+    }
     print(json.dumps(content, indent=2))
     if given.out:
         given.out.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def summary(turns: list[dict[str, dict[str, float]]]) -> list[dict[str, object]]:
+    """Per way the processor's seconds, their spread, the ratio of the scope's in the same turn, memory and recall."""
+    found: list[dict[str, object]] = []
+    for way in turns[0]:
+        seconds = [turn[way]["seconds"] for turn in turns]
+        ratios = [turn[way]["seconds"] / turn[SCOPE]["seconds"] for turn in turns]
+        found.append(
+            {
+                "way": way,
+                "seconds": statistics.median(seconds),
+                "least": min(seconds),
+                "most": max(seconds),
+                "over_scope": round(statistics.median(ratios), 2),
+                "over_scope_range": [round(min(ratios), 2), round(max(ratios), 2)],
+                "added_mib": max(turn[way]["added_mib"] for turn in turns),
+                "recall": min(turn[way]["recall"] for turn in turns),
+            }
+        )
+    return found
 
 
 def written(folder: Path, rows: int, dim: int) -> np.ndarray:
@@ -58,31 +97,31 @@ def written(folder: Path, rows: int, dim: int) -> np.ndarray:
     queries = generator.standard_normal((2 * QUERIES, dim)) * scale
     queries = (queries / np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)
     np.save(folder / "queries.npy", queries)
-    scores = np.concatenate(
-        [
-            queries[:QUERIES].astype(float) @ stored[start : start + 50_000].astype(float).T
-            for start in range(0, rows, 50_000)
-        ],
-        1,
-    )
-    return np.argpartition(-scores, TOP, axis=1)[:, :TOP]
+    best = np.full((QUERIES, TOP), -np.inf), np.zeros((QUERIES, TOP), int)
+    for start in range(0, rows, 50_000):
+        scores = queries[:QUERIES].astype(float) @ stored[start : start + 50_000].astype(float).T
+        keys = np.broadcast_to(np.arange(start, start + scores.shape[1]), scores.shape)
+        both = np.concatenate([best[0], scores], 1), np.concatenate([best[1], keys], 1)
+        chosen = np.argpartition(-both[0], TOP, axis=1)[:, :TOP]
+        best = np.take_along_axis(both[0], chosen, 1), np.take_along_axis(both[1], chosen, 1)
+    return best[1]
 
 
-def measured(way: str, folder: Path, exact: np.ndarray) -> dict[str, object]:
+def measured(way: str, folder: Path, exact: np.ndarray) -> dict[str, float]:
     """One way in a process of its own."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     command = [sys.executable, __file__, "--way", way, "--folder", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **threads})
     said = json.loads(done.stdout)
     keys = folder / "keys.npy"
-    if way != "scope, all ranks":
+    if way != ALL_RANKS:
         rows = zip(np.load(keys), exact, strict=True)
         said["recall"] = float(np.mean([len(np.intersect1d(*pair)) / TOP for pair in rows]))
-    return {"way": way, **said}
+    return said if way != ALL_RANKS else {"way": way, **said}
 
 
 def one(way: str, folder: Path) -> None:
-    """Search, and print seconds and peak memory, that of the imports apart."""
+    """Search, and print the processor's seconds and the peak of memory, that of the imports apart."""
     if way.startswith("scope"):
         import torch
 
@@ -90,25 +129,25 @@ def one(way: str, folder: Path) -> None:
         from rankscope.scope.rows import open_rows
 
         torch.set_num_threads(1)
-    elif way == "scikit-learn":
+    elif way == SKLEARN:
         from sklearn.neighbors import NearestNeighbors
     else:
         import faiss
 
         faiss.omp_set_num_threads(1)
-    before, start = _peak(), time.perf_counter()
-    if way == "scope, all ranks":
+    before, start = _peak(), time.process_time()
+    if way == ALL_RANKS:
         measure_retrieval(
             open_rows(folder / "rows.npy"), open_rows(folder / "queries.npy"), top_k=TOP, sample=QUERIES
         )
     else:
         queries = np.load(folder / "queries.npy")[:QUERIES]
-        if way == "scope":
+        if way == SCOPE:
             best = Best(QUERIES, TOP)
             for first, part in open_rows(folder / "rows.npy").blocks():
                 best.see(torch.from_numpy(queries) @ torch.from_numpy(part).T, first)
             keys = best.keys.numpy()
-        elif way == "scikit-learn":
+        elif way == SKLEARN:
             rows = np.load(folder / "rows.npy")
             keys = (
                 NearestNeighbors(n_neighbors=TOP, algorithm="brute")
@@ -124,7 +163,7 @@ def one(way: str, folder: Path) -> None:
     print(
         json.dumps(
             {
-                "seconds": round(time.perf_counter() - start, 3),
+                "seconds": round(time.process_time() - start, 3),
                 "added_mib": round((_peak() - before) / 1024, 1),
             }
         )

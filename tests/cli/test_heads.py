@@ -154,7 +154,7 @@ def test_compress_writes_a_model_and_says_what_it_costs(cli, zoo, tmp_path, name
     ("args", "message"),
     [
         (["--compress", "0.3"], "--compress chooses ranks by the loss on --data and writes a model"),
-        (["--data", "{zoo}/ids.json"], "--data and --out belong to --compress"),
+        (["--out", "x"], "--out belongs to --compress"),
         (["--compress", "2", "--data", "{zoo}/ids.json", "--out", "x"], "lies in (0, 1), such as 0.3."),
         (["--compress", "0.3", "--data", "{zoo}/ids.json", "--out", "{zoo}"], "exists. Give another"),
         (

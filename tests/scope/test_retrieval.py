@@ -1,6 +1,8 @@
 """Neighbours at low rank against a naive twin; files of three kinds; what is refused."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ from rankscope.core import InputError
 from rankscope.scope.retrieval import (
     LEADING,
     LEARNED,
+    PASSES,
     PRINCIPAL,
     RANDOM,
     Best,
@@ -21,7 +24,7 @@ from rankscope.scope.retrieval import (
     moments,
     tried_ranks,
 )
-from rankscope.scope.rows import open_rows
+from rankscope.scope.rows import heard, open_rows
 from rankscope.theory.points.spectra import best_form, power_spectrum
 
 
@@ -130,6 +133,40 @@ def test_every_kind_of_file_has_the_same_rows(files, name):
     assert np.array_equal(np.concatenate([part for _, part in rows.blocks(90)]), wanted)
 
 
+@pytest.mark.parametrize("name", ["rows.npy", "rows.safetensors", "rows.parquet"])
+def test_progress_hears_of_every_row_in_every_pass(files, name):
+    told = []
+    rows = heard(open_rows(files / name), told.append)
+    measure_retrieval(rows, top_k=3, sample=20, block=128)
+    assert sum(told) == PASSES * 600
+    assert max(told) <= 128
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    """The peak of a process that reads 64 MB of rows in blocks of 256 KB, beyond what it has once 1 MB was read."""
+    rows = np.random.default_rng(0).standard_normal((4000, 64)).astype(np.float32)
+    np.save(tmp_path / "few.npy", rows)
+    np.save(tmp_path / "many.npy", np.tile(rows, (64, 1)))
+    save_file({"rows": np.tile(rows, (64, 1))}, tmp_path / "many.safetensors")
+    program = """
+import resource, sys
+from rankscope.scope.rows import heard, open_rows
+peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
+def read(file):
+    return sum(len(part) for _, part in open_rows(file).blocks(1000))
+for file in sys.argv[1:]:
+    read(file)
+    print(peak())
+"""
+    files = [tmp_path / name for name in ("few.npy", "many.npy", "many.safetensors")]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, files)], capture_output=True, text=True, check=True
+    )
+    first, second, third = map(int, done.stdout.split())
+    assert second - first < 8_000
+    assert third - second < 24_000  # what importing the format's library takes is in it
+
+
 def test_ranks_reach_the_whole():
     assert tried_ranks(384, 64)[-1] == 384
     assert tried_ranks(2, 64) == [1, 2]
@@ -153,12 +190,14 @@ def test_the_command_prints_a_table_json_and_a_page(cli, files, tmp_path):
 def test_what_cannot_be_read_is_named_with_the_remedy(refuses, files, tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((5, 4), np.float32))
     np.save(tmp_path / "whole.npy", np.ones((5, 4), int))
+    np.save(tmp_path / "columns.npy", np.asfortranarray(np.ones((5, 4))))
     (tmp_path / "broken.npy").write_bytes(b"nothing")
     (tmp_path / "broken.parquet").write_bytes(b"nothing")
     save_file({"a": np.ones((3, 3)), "b": np.ones((3, 3))}, tmp_path / "two.safetensors")
     for name, saying in (
         ("zero.npy", "row 0 is zero or has values that are not finite"),
         ("whole.npy", "not a matrix of floats"),
+        ("columns.npy", "stored column by column. Save it again by rows"),
         ("broken.npy", "not a plain .npy file"),
         ("broken.parquet", "not a Parquet file"),
         ("two.safetensors", "2 matrices (a, b), and one is read: name it"),

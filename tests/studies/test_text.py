@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from rankscope.core import InputError
-from rankscope.core.streams import stream
-from rankscope.lab import Job, Scale, Verdict, judge
+from rankscope.core.streams import Split, stream
+from rankscope.lab import Cell, Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.linalg.factored import Factored
 from rankscope.studies.real.assets import missing
-from rankscope.studies.text import STUDY
+from rankscope.studies.text import STUDY, batches
 from rankscope.studies.text.claims import CLAIMS, spread
 from rankscope.studies.text.experiments import experiments
-from rankscope.studies.text.measurement import farthest, head_records, least_rank, projected_records
-from rankscope.studies.text.sources import WORDS, rows_of
-from rankscope.tasks.laws import Ellipsoid, LawNeighbors, Sphere
+from rankscope.studies.text.measurement import compared, farthest, head_records, projected_records
+from rankscope.studies.text.sources import STATES, WORDS, groups_of, rows_of
+from rankscope.tasks.laws import Ellipsoid, Empirical, LawNeighbors, Sphere, split_rows
 from rankscope.theory.points.spectra import dimensions, power_spectrum
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -30,7 +30,7 @@ def trained():
     for cell in QUICK["amsel2024/text"].cells():
         point = dict(cell.point)
         low = cell.model.rank < cell.model.dim
-        helped = 0.05 if point["shape"] != "1 layers, budget 1" else 0.0
+        helped = 0.05 if point["shape"] != "1 layer at budget 1" else 0.0
         rows.append(point | {"seed": cell.seed, "cell": cell.key(), "dim": cell.model.dim,
                              "error": 0.02 + low * (0.5 - helped),
                              "answered": 0.98 - 0.4 * low + 0.001 * (point["law"] == WORDS)})  # fmt: skip
@@ -46,7 +46,8 @@ def projected():
         for rank in (1, 32, 64):
             kept = 0.2 + rank / 200 - 0.1 * (law == "power 0")
             rows.append({"law": law, "seed": cell.seed, "cell": cell.key(), "rank": rank, "agreement": kept, "predicted": kept,
-                         "error": 1 - kept, "predicted_error": 1 - kept, "needed": size, "dim": 384, "participation": size,
+                         "error": 1 - kept, "predicted_error": 1 - kept, "needed": size, "halved": size / 4,
+                         "predicted_needed": size, "predicted_halved": size / 4, "dim": 384, "participation": size,
                          "entropy": size**2, "energy": 50.0, "score": size**0.5, "score_energy": 9.0})  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -85,13 +86,14 @@ def test_every_claim_holds_on_a_table_that_shows_it():
             lambda t: t.assign(predicted=t["predicted"].where(t["law"] != WORDS, t["predicted"] + 0.2)),
         ),
         ("text-dimension", lambda t: t.assign(entropy=t["needed"], participation=50.0)),
+        ("text-needed-predicted", lambda t: t.assign(predicted_needed=50.0)),
         (
             "text-heads-make-up",
-            lambda t: t.assign(error=t["error"].where(t["shape"] != "1 layers, budget 4", 0.02)),
+            lambda t: t.assign(error=t["error"].where(t["shape"] != "1 layer at budget 4", 0.02)),
         ),
         (
             "text-depth-makes-up",
-            lambda t: t.assign(error=t["error"].where(t["shape"] != "3 layers, budget 1", 0.02)),
+            lambda t: t.assign(error=t["error"].where(t["shape"] != "3 layers at budget 1", 0.02)),
         ),
         ("text-law", lambda t: t.assign(answered=t["answered"].where(t["law"] != WORDS, 0.1))),
         ("text-used-rank", lambda t: t.assign(used_rank=-t["participation"])),
@@ -110,8 +112,26 @@ def test_a_dimension_that_is_proportional_has_no_spread():
 def test_figures_and_the_finding_come_with_their_tables():
     results = Results({name: made() for name, made in TABLES.items()}, lambda key: {})
     assert {figure.id for figure in STUDY.figures(results)} == {claim.figure for claim in CLAIMS}
-    (finding,) = STUDY.findings(results)
-    assert "a score of rank 32 keeps 0.36 and one of rank 64 keeps 0.52" in finding.sentence
+    needed, dimension, made_up = STUDY.findings(results)
+    assert "a score of rank 32 keeps 0.36 and one of rank 64 keeps 0.52" in needed.sentence
+    assert (
+        dimension.answer
+        == "Of five effective dimensions, the participation ratio predicts the needed rank best."
+    )
+    assert (
+        "is 1 times the participation ratio in the median, with a spread of 0 in its logarithm"
+        in dimension.sentence
+    )
+    assert made_up.answer == "On words, too, neither more heads nor more layers replace rank."
+    assert "heads of rank 1 lose" in made_up.sentence
+    assert "4 times the heads win back 0.1 and 3 layers 0.1" in made_up.sentence
+    assert {claim for one in (needed, dimension, made_up) for claim in one.claims} <= {
+        claim.id for claim in CLAIMS
+    }
+    whole = trained()
+    part = {"amsel2024/text": whole[whole["shape"] == "1 layer at budget 1"]}
+    assert STUDY.findings(Results(part, lambda key: {})) == []
+    assert len(STUDY.figures(Results(part, lambda key: {}))) == 1
     assert STUDY.figures(Results({}, lambda key: {})) == []
     assert STUDY.findings(Results({}, lambda key: {})) == []
 
@@ -123,15 +143,22 @@ def test_projected_scores_keep_what_theory_predicts_and_full_rank_keeps_all():
     assert (found["agreement"] - found["predicted"]).abs().max() < 0.03
     assert (found["error"] - found["predicted_error"]).abs().max() < 0.1
     assert found["needed"].iloc[0] == pytest.approx(found["predicted_needed"].iloc[0], abs=4)
+    assert found["halved"].iloc[0] == pytest.approx(
+        found["predicted_halved"].iloc[0], rel=0.2
+    )  # of points before scaling
     assert found["participation"].iloc[0] == pytest.approx(dimensions(power_spectrum(96, 0.5)).participation)
 
 
-def test_the_least_rank_is_where_the_share_is_reached():
-    points = torch.nn.functional.normalize(torch.randn(300, 8, 12, generator=stream(0, "points")), dim=-1)
-    exact = farthest(points, 12)
-    rank = least_rank(points, exact, 0.7)
-    shares = [float((farthest(points, low) == exact).double().mean()) for low in (rank - 1, rank)]
-    assert shares[0] < 0.7 <= shares[1]
+def test_two_choices_are_compared_point_by_point():
+    points = torch.nn.functional.normalize(torch.randn(30, 8, 12, generator=stream(0, "points")), dim=-1)
+    exact, low = farthest(points, 12), farthest(points, 3)
+    same, error = compared(points, exact, 3, points @ points.mT)
+    assert same == pytest.approx(float((exact == low).double().mean()))
+    naive = [
+        (points[s, exact[s, q]] - points[s, low[s, q]]).square().sum() for s in range(30) for q in range(8)
+    ]
+    assert error == pytest.approx(float(torch.stack(naive).mean()), abs=1e-6)
+    assert compared(points, exact, 12, points @ points.mT) == pytest.approx((1, 0), abs=1e-6)
 
 
 def test_a_head_on_data_of_one_direction_uses_rank_one():
@@ -160,6 +187,43 @@ def test_a_stack_holds_every_law_and_rank_and_a_member_does_not_depend_on_its_ne
     assert all(0 < record["error"] < 2 and 0 < record["answered"] <= 1 for record in together)
 
 
+def test_what_a_gpu_draws_has_the_laws_and_answers_and_repeats_for_no_step(tmp_path, monkeypatch):
+    """With normal numbers by key and step from torch in the place of the kernel's."""
+
+    def twin(keys, step, count):
+        seeds = [int(key) * 1000 + int(step) for key in keys]
+        return torch.stack(
+            [torch.randn(count, generator=torch.Generator().manual_seed(one)) for one in seeds]
+        )
+
+    monkeypatch.setattr(batches, "normals", twin)
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+    smoke = experiments(Scale.SMOKE)[0].cells()[0]
+    laws = (Empirical(source=str(tmp_path / "rows.npy")), Ellipsoid(exponent=2.0), Sphere())
+    train = smoke.train.replace(batch=2000)
+    cells = [
+        Cell("drawn", smoke.task.replace(law=law), smoke.model.replace(rank=rank), train, seed=seed, point=())
+        for rank in (1, 4)
+        for law in laws
+        for seed in (0, 1)
+    ]
+    there = batches.LawsThere(cells, "cpu")
+    points, answers = there.drawn(torch.tensor([3]))
+    points, answers = points[there.source], answers[there.source]
+    assert torch.equal(points[:6], points[6:])
+    for cell, own, answer in zip(cells[:6], points, answers, strict=False):
+        assert own.norm(dim=-1) == pytest.approx(torch.ones(2000, 4), abs=1e-5)
+        assert torch.equal(farthest(own, 4), (own @ own.mT).argmin(-1))
+        assert torch.equal(answer, own.gather(1, farthest(own, 4).unsqueeze(-1).expand_as(own)))
+        twin_draw = batches.batch([cell], Split.TRAIN, 3, "cpu")[0][0].flatten(0, 1)
+        moments = [one.T @ one / len(one) for one in (own.flatten(0, 1), twin_draw)]
+        assert moments[0] == pytest.approx(moments[1], abs=0.03)
+    pool = batches.rows_for(cells[0].task, Split.TRAIN, 0)
+    assert torch.cdist(points[0].flatten(0, 1), pool).amin(1).max() < 1e-3
+    assert torch.cdist(pool, points[0].flatten(0, 1)).amin(1).max() < 1e-3
+    assert not torch.equal(points, there.drawn(torch.tensor([4]))[0][there.source])
+
+
 def test_a_source_is_a_name_or_a_matrix(tmp_path):
     np.save(tmp_path / "rows.npy", np.eye(4, dtype=np.float32) * 2)
     assert torch.equal(rows_of(str(tmp_path / "rows.npy")), torch.eye(4))
@@ -176,3 +240,16 @@ def test_the_words_are_those_of_the_vocabulary_and_easier_than_the_sphere():
     )
     found = {row["rank"]: row["agreement"] for row in projected_records(cell.task, 300, (1, 32, 256), 0)}
     assert found == pytest.approx({1: 0.12, 32: 0.40, 256: 0.85}, abs=0.04)
+
+
+@real
+@pytest.mark.real
+def test_no_sentence_of_the_test_has_a_token_that_was_trained_on():
+    rows, groups = rows_of(f"{STATES}3"), groups_of(f"{STATES}3")
+    assert len(rows) == len(groups)
+    train, test = (
+        set(split_rows(groups.unsqueeze(1), split, 0, groups).flatten().tolist())
+        for split in (Split.TRAIN, Split.TEST)
+    )
+    assert not train & test
+    assert len(test) == pytest.approx(0.25 * (len(train) + len(test)), abs=1)

@@ -6,16 +6,20 @@ import torch
 from rankscope.core import InputError
 from rankscope.core.streams import Split, stream
 from rankscope.tasks.laws import (
+    Doubled,
     Ellipsoid,
     Empirical,
     LawNeighbors,
     Measured,
+    Orthonormal,
     Sphere,
     draw,
+    given_for,
     reduced,
     spectrum_of,
     split_rows,
 )
+from rankscope.tasks.neighbors import Queries, Target
 
 
 def task(law, dim=6):
@@ -33,6 +37,52 @@ def test_points_have_length_one_and_answers_are_the_farthest(law):
     assert batch.points.norm(dim=-1) == pytest.approx(torch.ones(50, 5), abs=1e-6)
     assert torch.equal(batch.index, (batch.points @ batch.points.mT).argmin(-1))
     assert torch.equal(batch.points, draw(task(law), 50, stream(0, "draw")).points)
+
+
+def test_orthonormal_and_doubled_points_are_what_they_are_called():
+    apart = {"dim": 6, "queries": Queries.SEPARATE}
+    frame = draw(
+        LawNeighbors(tokens=4, law=Orthonormal(), target=Target.NEAREST, **apart), 30, stream(0, "draw")
+    )
+    assert frame.points @ frame.points.mT == pytest.approx(torch.eye(4).expand(30, 4, 4), abs=1e-5)
+    assert torch.equal(frame.index, (frame.queries @ frame.points.mT).argmax(-1))
+    pairs = draw(LawNeighbors(dim=6, tokens=4, law=Doubled()), 30, stream(0, "draw"))
+    assert torch.equal(pairs.points[:, :2], -pairs.points[:, 2:])
+    assert torch.equal(pairs.answer, -pairs.points)
+
+
+@pytest.mark.parametrize("law", [Sphere(), Doubled(), Ellipsoid(exponent=1.0)])
+def test_a_separate_query_is_one_more_point_of_the_law(law):
+    own = LawNeighbors(dim=6, tokens=4, law=law, target=Target.NEAREST, queries=Queries.SEPARATE)
+    batch = draw(own, 4000, stream(0, "draw"))
+    assert (batch.points.shape, batch.queries.shape) == ((4000, 4, 6), (4000, 1, 6))
+    assert torch.equal(batch.index, (batch.queries @ batch.points.mT).argmax(-1))
+    expected = batch.points[:, 0].square().mean(0)
+    assert batch.queries[:, 0].square().mean(0) == pytest.approx(expected, abs=0.03)
+    assert (batch.queries[:, 0] * batch.points[:, 0]).sum(-1).mean() == pytest.approx(0, abs=0.05)
+
+
+def test_tasks_without_one_answer_are_refused():
+    for changes, saying in (
+        ({"tokens": 7, "law": Orthonormal()}, "tokens=7 > dim=6: no more than dim points are orthonormal"),
+        ({"tokens": 5, "law": Doubled()}, "tokens=5 is odd: x and −x come in pairs"),
+        ({"law": Orthonormal()}, "points that ask are equally far from each other. Take Queries.SEPARATE"),
+        (
+            {"law": Sphere(), "target": Target.NEAREST},
+            "points that ask are their own nearest. Take Queries.SEP",
+        ),
+    ):
+        with pytest.raises(InputError, match=saying):
+            LawNeighbors(**({"dim": 6, "tokens": 4} | changes))
+    with pytest.raises(InputError, match="The points of law 'doubled' are not independent"):
+        given_for(LawNeighbors(dim=6, tokens=4, law=Doubled()), None)
+
+
+def test_rows_of_one_group_stay_together(rows):
+    groups = torch.arange(400) // 10
+    train, test = (split_rows(groups.unsqueeze(1), split, 3, groups) for split in (Split.TRAIN, Split.TEST))
+    assert (len(train), len(test)) == (300, 100)
+    assert not set(train.flatten().tolist()) & set(test.flatten().tolist())
 
 
 def test_an_ellipsoid_is_steep_and_exponent_zero_is_round():

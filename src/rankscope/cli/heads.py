@@ -28,6 +28,7 @@ from rankscope.scope.adapter import refuse_existing
 from rankscope.scope.baseline import baseline_sentences
 from rankscope.scope.compress import Compressed, compress_heads
 from rankscope.scope.data import ACCEPTED, read_batches
+from rankscope.scope.head_inputs import input_sentence, measure_inputs, with_inputs
 from rankscope.scope.heads import HeadScope, measure_heads
 
 MOST_ROWS = 144
@@ -55,7 +56,10 @@ def heads(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help=f"Choose the ranks of --compress by the loss on this file. {ACCEPTED}."),
+        typer.Option(
+            help="What the heads read: measure the dimension of their inputs on this file; with --compress, choose the "
+            f"ranks by the loss on it. {ACCEPTED}."
+        ),
     ] = None,
     out_path: Annotated[
         Path | None,
@@ -70,13 +74,16 @@ def heads(
     smaller = None
     if compress is not None and data is not None and out_path is not None:
         smaller = _compressed(source, compress, data, out_path, device)
+    elif data is not None:
+        scope = _with_inputs(scope, source, data, device)
+    said = [*scope.sentences(), *([input_sentence(scope)] if "input_dimension" in scope.table else [])]
     if csv is not None:
         write_csv(scope.table, csv)
     if page is not None:
         from rankscope.scope.figures import head_figures
 
         tables = {"Every head": scope.table}
-        make_page(page, f"Heads of {model}", scope.sentences(), head_figures(scope), tables, scope.notes)
+        make_page(page, f"Heads of {model}", said, head_figures(scope), tables, scope.notes)
     if as_json:
         content: dict[str, Any] = {
             "model": model,
@@ -90,7 +97,7 @@ def heads(
         emit(to_json({**content, "heads": records(scope.table)}))
     else:
         opened = open_checkpoint(source, architecture=read_map(layout_map))
-        _show_heads(scope, baseline_sentences(opened))
+        _show_heads(scope, [*said, *baseline_sentences(opened)])
         if smaller is not None:
             _show_compressed(smaller)
     end_partial(scope.missing)
@@ -100,8 +107,10 @@ def _check_compression(
     compress: float | None, data: Path | None, out_path: Path | None, layout_map: str | None
 ) -> None:
     """Refuse options that do not go together, before anything is measured."""
-    if compress is None and (data is not None or out_path is not None):
-        raise InputError("--data and --out belong to --compress: say which share of the weights goes.")
+    if compress is None and out_path is not None:
+        raise InputError("--out belongs to --compress: say which share of the weights goes.")
+    if data is not None and layout_map is not None and compress is None:
+        raise InputError("--map reads weights but cannot run a model on --data: leave one of them out.")
     if compress is None:
         return
     if data is None or out_path is None:
@@ -111,6 +120,13 @@ def _check_compression(
     if layout_map is not None:
         raise InputError("--map reads a model but cannot write one: leave it out, or --compress.")
     refuse_existing(out_path)
+
+
+def _with_inputs(scope: HeadScope, source: Source, data: Path, device: str) -> HeadScope:
+    quiet_transformers()
+    batches = read_batches(data, source)
+    with Console(stderr=True).status("reading the inputs of every layer"):
+        return with_inputs(scope, measure_inputs(source, batches, device=device))
 
 
 def _compressed(source: Source, share: float, data: Path, out_path: Path, device: str) -> Compressed:
@@ -148,23 +164,25 @@ def _show_compressed(smaller: Compressed) -> None:
         emit(sentence)
 
 
-def _show_heads(scope: HeadScope, baseline: Sequence[str]) -> None:
+def _show_heads(scope: HeadScope, sentences: Sequence[str]) -> None:
     shown = ["stack", "layer", "head", "group", "rank"]
     shown += [f"{product}_{what}" for product in ("qk", "ov") for what in HEAD_COLUMNS]
-    shown += [name for name in ("qk_identity_share", "qk_nearest_cosine") if name in scope.table]
+    extra = ("qk_identity_share", "qk_nearest_cosine", "qk_rank_on_data", "input_dimension")
+    shown += [name for name in extra if name in scope.table]
     if len(scope.table) <= MOST_ROWS:
         show_table(scope.table[shown], "Heads")
     else:
         show_table(
             _by_layer(scope.table), f"Layers (means over their heads; --csv has all {len(scope.table)} heads)"
         )
-    for sentence in [*scope.sentences(), *baseline, *(f"Left out: {note}" for note in scope.notes)]:
+    for sentence in [*sentences, *(f"Left out: {note}" for note in scope.notes)]:
         emit(sentence)
 
 
 def _by_layer(table: pd.DataFrame) -> pd.DataFrame:
     places = table.groupby(["stack", "layer"], sort=False)
     columns = [f"{product}_{what}" for product in ("qk", "ov") for what in HEAD_COLUMNS]
+    columns += [name for name in ("qk_rank_on_data", "input_dimension") if name in table]
     means = places[columns].mean()
     means.insert(0, "heads", places.size())
     return means.reset_index()

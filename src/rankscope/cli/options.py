@@ -77,3 +77,14 @@ def tensor_bar(title: str, log: Console) -> Iterator[Callable[[str, int, int], N
     ) as bar:  # fmt: skip
         task = bar.add_task(title, total=None, name="")
         yield lambda name, done, total: bar.update(task, completed=done, total=total, name=name)
+
+
+@contextmanager
+def rows_bar(title: str, total: int, log: Console) -> Iterator[Callable[[int], None]]:
+    """A progress bar that is told how many rows are done."""
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=log, transient=True, disable=not log.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(title, total=total)
+        yield lambda rows: bar.advance(task, rows)

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.options import make_page
+from rankscope.cli.options import make_page, rows_bar
 from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
-from rankscope.scope.retrieval import QUERIES, measure_retrieval
-from rankscope.scope.rows import open_rows
+from rankscope.scope.retrieval import PASSES, QUERIES, measure_retrieval
+from rankscope.scope.rows import heard, open_rows
 
 
 @app.command()
@@ -30,16 +31,23 @@ def retrieval(
     page: Annotated[Path | None, typer.Option(help="Write a page with the curves to this folder.")] = None,
 ) -> None:
     """How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it."""
-    asked = None if queries is None else open_rows(queries, tensor)
-    scope = measure_retrieval(
-        open_rows(embeddings, tensor), asked, top_k=top_k, head_rank=head_rank, sample=sample, seed=seed
-    )
+    keys, asked = open_rows(embeddings, tensor), None if queries is None else open_rows(queries, tensor)
+    total = PASSES * keys.count + (0 if asked is None else asked.count)
+    with rows_bar("reading rows", total, Console(stderr=True)) as advance:
+        scope = measure_retrieval(
+            heard(keys, advance),
+            None if asked is None else heard(asked, advance),
+            top_k=top_k,
+            head_rank=head_rank,
+            sample=sample,
+            seed=seed,
+        )
     if csv is not None:
         write_csv(scope.table, csv)
     if page is not None:
         from rankscope.scope.retrieval_figures import retrieval_figures
 
-        tables = {"Every way and rank": scope.table, "Least ranks": scope.needed}
+        tables = {"Least ranks": scope.needed, "Every way and rank": scope.table}
         make_page(page, f"Neighbours in {embeddings}", scope.sentences(), retrieval_figures(scope), tables)
     if as_json:
         content = {"embeddings": str(embeddings), "queries": None if queries is None else str(queries)}

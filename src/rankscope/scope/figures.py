@@ -54,7 +54,34 @@ def head_figures(scope: HeadScope) -> list[Figure]:
                 [Panel("QK against ±c·I", "head", "", heat_map=near)],
             )
         )
+    if "input_dimension" in scope.table:
+        figures.append(_inputs_figure(scope.table))
     return figures
+
+
+def _inputs_figure(table: pd.DataFrame) -> Figure:
+    """A point per head: its rank against the dimension of what it reads."""
+    panels = []
+    for title, column in (("QK as a matrix", "qk_effective_rank"), ("QK on the data", "qk_rank_on_data")):
+        series = [
+            Series(
+                str(stack),
+                rows["input_dimension"].tolist(),
+                rows[column].tolist(),
+                mark=Mark.POINTS,
+                labels=[f"layer {row.layer}, head {row.head}" for row in rows.itertuples()],
+            )
+            for stack, rows in table.groupby("stack", sort=False)
+        ]
+        panels.append(Panel(title, "participation ratio of the layer's inputs", "effective rank", series))
+    return Figure(
+        "inputs",
+        "Does a head's rank follow the dimension of what it reads?",
+        "",
+        "A point is a head. On the data QK acts as Λ^½ QK Λ^½, with Λ the covariance of what the layer reads.",
+        panels,
+        shared_y=True,
+    )
 
 
 def update_figures(scope: UpdateScope, rules: pd.DataFrame) -> list[Figure]:

@@ -25,6 +25,9 @@ from rankscope.theory.points.spectra import dimensions
 
 SHARES = (0.9, 0.95, 0.99)
 QUERIES = 1000
+PASSES = 2
+"""How often the keys are read: for their moments, and for the neighbours."""
+
 PRINCIPAL, LEARNED, RANDOM, LEADING = "principal", "learned", "random", "leading"
 WAYS = {
     PRINCIPAL: "principal directions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,17 @@ class Rows:
             start += len(block)
 
 
+def heard(rows: Rows, advance: Callable[[int], None]) -> Rows:
+    """The same rows; `advance` hears how many are done whenever a block is."""
+
+    def read(size: int) -> Iterator[Block]:
+        for block in rows.read(size):
+            yield block
+            advance(len(block))
+
+    return replace(rows, read=read)
+
+
 def open_rows(path: str | Path, tensor: str | None = None) -> Rows:
     """The rows of a file; `tensor` names the matrix of a .safetensors file or the column of a .parquet one."""
     file = Path(path)
@@ -74,11 +85,18 @@ def _npy(file: Path, tensor: str | None) -> Rows:
     if getattr(matrix, "ndim", 0) != 2 or matrix.dtype.kind != "f":
         raise InputError(f"{file}: not a matrix of floats. {ACCEPTED}.")
 
-    def read(size: int) -> Iterator[Block]:
-        for start in range(0, len(matrix), size):
-            yield np.asarray(matrix[start : start + size], dtype=np.float32)
+    if not matrix.flags.c_contiguous:
+        raise InputError(f"{file}: stored column by column. Save it again by rows: numpy.ascontiguousarray.")
+    (count, dim), kind, offset = matrix.shape, matrix.dtype, int(matrix.offset)
 
-    return Rows(str(file), matrix.shape[0], matrix.shape[1], read)
+    def read(size: int) -> Iterator[Block]:
+        with file.open("rb") as opened:  # pages of a mapping would stay in memory, all of the file in the end
+            opened.seek(offset)
+            for start in range(0, count, size):
+                values = np.fromfile(opened, kind, dim * min(size, count - start))
+                yield values.reshape(-1, dim).astype(np.float32)
+
+    return Rows(str(file), count, dim, read)
 
 
 def _safetensors(file: Path, tensor: str | None) -> Rows:
@@ -94,10 +112,13 @@ def _safetensors(file: Path, tensor: str | None) -> Rows:
     name = _chosen(file, [name for name, shape in shapes.items() if len(shape) == 2], tensor)
 
     def read(size: int) -> Iterator[Block]:
-        with safe_open(str(file), framework="pt") as opened:
-            part: Any = opened.get_slice(name)
-            for start in range(0, shapes[name][0], size):
-                yield part[start : start + size].to(torch.float32).numpy()
+        for start in range(0, shapes[name][0], size):
+            with safe_open(
+                str(file), framework="pt"
+            ) as opened:  # anew, since pages of a mapping stay in memory
+                part: Any = opened.get_slice(name)
+                block = part[start : start + size].to(torch.float32).numpy()
+            yield block
 
     return Rows(str(file), shapes[name][0], shapes[name][1], read)
 

@@ -32,7 +32,7 @@ def test_two_keys_have_a_closed_form(correlation):
     assert agreement(correlation, 2) == pytest.approx(0.5 + math.asin(correlation) / math.pi, abs=1e-9)
 
 
-@pytest.mark.parametrize(("correlation", "keys"), [(0.3, 15), (0.8, 15), (0.97, 40), (-0.5, 5)])
+@pytest.mark.parametrize(("correlation", "keys"), [(0.3, 15), (0.8, 15), (0.97, 40), (-0.5, 5), (-0.95, 15)])
 def test_agreement_and_miss_are_those_of_draws(correlation, keys):
     same, x, y = drawn(correlation, keys, 2_000_000 // keys)
     off = 4 / math.sqrt(len(same))
@@ -48,7 +48,7 @@ def test_the_ends_are_exact_and_the_table_follows_the_integral():
     assert (agreement(1.0, 9), agreement(-1.0, 9), agreement(0.4, 1)) == (1.0, 0.0, 1.0)
     for keys in (15, 100_000):
         assert agreement(0.0, keys) == pytest.approx(1 / keys, rel=1e-6)
-        places = np.array([0.05, 0.33, 0.72, 0.95, 0.9991])
+        places = np.array([-0.8, -0.2, 0.05, 0.33, 0.72, 0.95, 0.9991])
         exact = [agreement(place, keys) for place in places]
         assert agreements(places, keys) == pytest.approx(exact, abs=1e-3)
 

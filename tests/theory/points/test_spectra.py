@@ -5,14 +5,18 @@ import pytest
 
 from rankscope.core import InputError
 from rankscope.theory.heads.answers import error_floor
-from rankscope.theory.points.floor import ellipsoid_floor, own_query_factor
+from rankscope.theory.points.floor import ellipsoid_floor, inner_sphere_floor, own_query_factor
 from rankscope.theory.points.spectra import (
     best_form,
     dimensions,
     expected_agreement,
     expected_error,
+    form_agreement,
     form_correlations,
+    form_error,
+    halving_rank,
     needed_rank,
+    own_queries,
     power_spectrum,
     score_correlations,
 )
@@ -81,14 +85,58 @@ def test_a_form_that_projects_has_the_correlations_of_its_directions():
     assert form_correlations(np.diag(SPECTRUM), queries, np.zeros((24, 24))) == pytest.approx(np.zeros(9))
 
 
-def test_a_larger_eigenvalue_is_better_at_every_quantile():
-    """The swap of the proof: the set {1, …, r} against the same with its last direction swapped for a smaller one."""
-    z = np.random.default_rng(6).standard_normal((40_000, 24)) ** 2 * SPECTRUM**2
-    kept, swapped = [0, 1, 2, 3], [0, 1, 2, 9]
-    best, other = (
-        np.quantile(z[:, some].sum(1) / z.sum(1), np.linspace(0.05, 0.95, 10)) for some in (kept, swapped)
-    )
-    assert (best > other).all()
+def other_law():
+    """A covariance of queries that does not commute with the keys' one, and queries of it."""
+    generator = np.random.default_rng(4)
+    root = generator.standard_normal((24, 24)) * np.sqrt(power_spectrum(24, 0.7))
+    return root @ root.T, generator.standard_normal((20_000, 24)) @ root.T
+
+
+def test_a_form_on_principal_directions_is_predicted_as_they_are():
+    projection, queries = np.diag((np.arange(24) < 7).astype(float)), own_queries(SPECTRUM)
+    same = form_agreement(np.diag(SPECTRUM), queries, projection, 15)
+    assert same == pytest.approx(expected_agreement(SPECTRUM, 7, 15))
+    error = form_error(np.diag(SPECTRUM), queries, projection, 15)
+    assert error == pytest.approx(expected_error(SPECTRUM, 7, 15))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_agreement_and_error_of_the_best_form_are_those_of_gaussian_points(sign):
+    asked, queries = other_law()
+    form = sign * best_form(asked, np.diag(SPECTRUM), 4)
+    k = np.random.default_rng(9).standard_normal((20_000, 15, 24)) * np.sqrt(SPECTRUM)
+    full, low = (np.einsum("td,tkd->tk", q, k).argmax(1) for q in (queries, queries @ form))
+    answer, chosen = (k[np.arange(20_000), index] for index in (full, low))
+    error = ((answer - chosen) ** 2).sum(1).mean() / (answer**2).sum(1).mean()
+    given = np.diag(SPECTRUM), queries, form, 15
+    assert form_agreement(*given) == pytest.approx((full == low).mean(), abs=0.015)
+    assert form_error(*given) == pytest.approx(error, abs=0.02)
+
+
+def test_no_form_of_its_rank_beats_the_best_form_at_any_quantile():
+    """The theorem of docs/text-like-points.md, against forms near by, forms far away, and other sets of eigendirections."""
+    asked, queries = other_law()
+    keys, generator = np.diag(SPECTRUM), np.random.default_rng(6)
+    best = best_form(asked, keys, 4)
+    places = np.linspace(0.05, 0.95, 10)
+
+    def quantiles(form):
+        return np.quantile(form_correlations(keys, queries, form), places)
+
+    leading = quantiles(best)
+    for size in (0.02, 0.1, 0.5, 5.0):
+        for _ in range(5):
+            u, s, v = np.linalg.svd(best + size * generator.standard_normal((24, 24)))
+            other = (u[:, :4] * s[:4]) @ v[:4]
+            assert (leading > quantiles(other) - 0.01).all()
+            assert form_agreement(keys, queries, best, 15) > form_agreement(keys, queries, other, 15)
+    principal = np.diag((np.arange(24) < 4).astype(float))
+    assert form_agreement(keys, queries, best, 15) > form_agreement(keys, queries, principal, 15) + 0.005
+
+
+def test_the_rank_that_halves_the_error_is_the_least():
+    rank, first = halving_rank(SPECTRUM, 15), expected_error(SPECTRUM, 1, 15)
+    assert expected_error(SPECTRUM, rank, 15) <= first / 2 < expected_error(SPECTRUM, rank - 1, 15)
 
 
 def test_no_fitted_heads_are_under_the_floor_of_an_ellipsoid():
@@ -114,6 +162,38 @@ def test_no_fitted_heads_are_under_the_floor_of_an_ellipsoid():
     assert ellipsoid_floor(spectrum, 1, 1) == pytest.approx(0.5 / spectrum.mean() * error_floor(3, 1, 1))
     assert own_query_factor(spectrum) == pytest.approx(0.25 / 0.7)
     assert own_query_factor(np.array([1.0, 0.0])) == 0.0
+
+
+def test_the_sphere_inside_with_the_highest_floor_is_found():
+    steep = power_spectrum(64, 1.0)
+    found = inner_sphere_floor(steep[::-1], 2, 4)
+    floors = [steep[dim - 1] * error_floor(dim, 2, 4) for dim in range(3, 65)]
+    assert found.floor == max(floors)
+    assert steep[found.dim - 1] * error_floor(found.dim, 2, 4) == found.floor
+    assert found.floor > steep.mean() * ellipsoid_floor(steep, 2, 4)
+    assert inner_sphere_floor(np.ones(3), 3, 1) == (0.0, 3)
+
+
+def test_no_fitted_heads_are_under_the_floor_of_a_sphere_inside():
+    """Rank-1 hardmax heads in 5 dimensions, on points and queries of the sphere in the 3 longest."""
+    spectrum = np.array([1.0, 0.9, 0.8, 0.01, 0.01])
+    floor, dim = inner_sphere_floor(spectrum, 1, 2)
+    assert dim == 3
+    generator = np.random.default_rng(10)
+    frames = np.linalg.qr(generator.standard_normal((30_000, 3, 2)))[0]
+    frames *= np.sign(generator.standard_normal((30_000, 1, 2)))
+    x = np.zeros((30_000, 5, 2))
+    x[:, :3] = np.sqrt(0.8) * frames
+    y = np.concatenate([generator.standard_normal((30_000, 3)), np.zeros((30_000, 2))], axis=1)
+    right = np.einsum("sdn,sd->sn", x, y).argmax(1)
+    answer = np.take_along_axis(x, right[:, None, None], 2)[..., 0]
+    heads = [
+        np.take_along_axis(x, (x[:, place] * y[:, place, None]).argmax(1)[:, None, None], 2)[..., 0]
+        for place in (0, 1)
+    ]
+    design = np.concatenate(heads, axis=1)
+    error = ((answer - design @ np.linalg.lstsq(design, answer, rcond=None)[0]) ** 2).sum(1).mean()
+    assert 0 < floor < error < 0.8
 
 
 def test_no_spectrum_is_refused():

@@ -74,6 +74,18 @@ def _participation_predicts(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
+@CLAIMS("text-needed-predicted", source=SOURCE, says="The whole spectrum, by joint normality, predicts the rank "
+        "that keeps 0.9 of the answers more closely than any effective dimension.", experiment="text-projections",
+        figure="text-dimension")  # fmt: skip
+def _the_whole_spectrum_predicts(table: pd.DataFrame) -> list[Check]:
+    whole = spread(table, "predicted_needed")
+    return [
+        Check(f"spread of log(rank/dimension) over laws: {name} minus the rank predicted",
+              tuple((spread(table, name) - whole).astype(float)), AtLeast(0.0), Threshold.NULL)
+        for name in CANDIDATES
+    ]  # fmt: skip
+
+
 @CLAIMS("text-heads-make-up", source=SOURCE, says="More heads make up for less than half of what low rank loses on words.",
         experiment="text", figure="text-trained")  # fmt: skip
 def _heads_do_not_make_up(table: pd.DataFrame) -> list[Check]:
@@ -113,10 +125,10 @@ def per_seed(rows: pd.DataFrame, column: str) -> tuple[float, ...]:
     return tuple(rows.groupby("seed", sort=True)[column].mean().astype(float))
 
 
-def spread(table: pd.DataFrame, dimension: str) -> "pd.Series[float]":
+def spread(table: pd.DataFrame, dimension: str, rank: str = "needed") -> "pd.Series[float]":
     """Standard deviation over laws of log(needed rank / dimension), one value per seed."""
     once = table.drop_duplicates(["law", "seed"])
-    logs = (once["needed"] / once[dimension]).map(math.log)
+    logs = (once[rank] / once[dimension]).map(math.log)
     return logs.groupby(once["seed"]).std()
 
 
@@ -129,8 +141,11 @@ def correlation(table: pd.DataFrame, column: str) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
-    """(error of low rank − error with more of it) / (error of low rank − error of full rank), on words."""
+def made_up(table: pd.DataFrame, what: str) -> "dict[int, pd.Series[float]]":
+    """(error of low rank − error with more of it) / (error of low rank − error of full rank), on words: per rank and seed.
+
+    Nothing where encoders with more of it were not trained.
+    """
     words = table[table["law"] == WORDS].assign(
         layers=table["shape"].str.extract(r"^(\d+)", expand=False).astype(int),
         budget=table["shape"].str.extract(r"(\d+)$", expand=False).astype(int),
@@ -139,14 +154,22 @@ def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
     words = words[words[other] == 1]
     errors = words.pivot(index="seed", columns=[what, "rank"], values="error")
     most, full = words[what].max(), words["rank"].max()
-    return [
-        Check(
-            f"share of the loss at rank {rank} that {what} {most} wins back, words",
-            tuple(
-                ((errors[1, rank] - errors[most, rank]) / (errors[1, rank] - errors[1, full])).astype(float)
-            ),
-            AtMost(MAKES_UP),
-        )
+    if most == 1:
+        return {}
+    return {
+        int(rank): (errors[1, rank] - errors[most, rank]) / (errors[1, rank] - errors[1, full])
         for rank in sorted(words["rank"].unique())
         if rank < full
+    }
+
+
+def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
+    more = "more heads win" if what == "budget" else "more layers win"
+    return [
+        Check(
+            f"share of the loss at rank {rank} that {more} back, words",
+            tuple(won.astype(float)),
+            AtMost(MAKES_UP),
+        )
+        for rank, won in made_up(table, what).items()
     ]

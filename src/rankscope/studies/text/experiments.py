@@ -52,7 +52,7 @@ SIZES = {
     ),
     Scale.PAPER: Sizes(
         dim=64, tokens=16, hidden=2048, ranks=(1, 8, 16, 32, 64), shapes=((1, 1), (1, 8), (3, 1), (3, 8)), batch=256,
-        steps=25_000, learning_rate=0.01, seeds=5, samples=20_000, powers=(0.0, 0.25, 0.5, 0.75, 1.0),
+        steps=10_000, learning_rate=0.01, seeds=4, samples=10_000, powers=(0.0, 0.25, 0.5, 0.75, 1.0),
         precision=Precision.FLOAT16,
     ),
 }  # fmt: skip
@@ -70,7 +70,7 @@ def experiments(scale: Scale) -> list[Experiment]:
         WORDS: {"law": Empirical(source=WORDS)},
     }
     shapes = {
-        f"{layers} layers, budget {budget}": {"layers": layers, "budget": budget}
+        f"{layers} layer{'s' * (layers > 1)} at budget {budget}": {"layers": layers, "budget": budget}
         for layers, budget in sizes.shapes
     }
     train = OUR_RECIPE.replace(
@@ -82,7 +82,7 @@ def experiments(scale: Scale) -> list[Experiment]:
             LawNeighbors(dim=sizes.dim, tokens=sizes.tokens, law=Sphere()),
             Encoder(dim=sizes.dim, rank=1, budget=1, layers=1, hidden=sizes.hidden),
             train,
-            Grid(seed=range(sizes.seeds), law=laws, shape=shapes, rank=sizes.ranks),
+            Grid(seed=range(sizes.seeds), rank=sizes.ranks, law=laws, shape=shapes),
             LawTrainer(),
             missing,
         ),

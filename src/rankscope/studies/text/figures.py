@@ -4,8 +4,16 @@ import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
+from rankscope.studies.text.experiments import LIKE_WORDS
 
 ASKS = 'The talk ends with: "Are there hard problems that look more like text (not isotropic)?"'
+
+
+ELLIPSOIDS = ("power 0", "power 0.5", "power 1", LIKE_WORDS)
+"""Gaussian laws whose curves are drawn."""
+
+ROOM = 2.5
+"""How far the line of equals goes on beyond the largest value, so that names have room."""
 
 
 def figures(results: Results) -> list[Figure]:
@@ -16,61 +24,74 @@ def figures(results: Results) -> list[Figure]:
 
 
 def _projections(table: pd.DataFrame) -> Figure:
+    real = ~table["law"].isin([*ELLIPSOIDS]) & ~table["law"].str.startswith("power ")
+    gaussian = table[table["law"].isin(ELLIPSOIDS)]
     panels = []
-    for title, measured, predicted in (
+    for what, measured, predicted in (
         ("same answer", "agreement", "predicted"),
         ("squared error", "error", "predicted_error"),
     ):
-        series: list[Series] = []
-        for law, rows in table.groupby("law", sort=False):
-            series.append(curve(str(law), rows, "rank", measured))
-            means = rows.groupby("rank", sort=True)[predicted].mean()
-            places = [float(str(rank)) for rank in means.index]
-            series.append(Series(f"{law}, predicted", places, means.tolist(), paper=True, like=str(law)))
-        panels.append(
-            Panel(title, "rank", "share" if measured == "agreement" else "error", series, log_x=True)
-        )
+        away = table.assign(away=table[measured] - table[predicted])
+        y_label = "share" if measured == "agreement" else "error"
+        both = [*_curves(gaussian, measured), *_predictions(gaussian, predicted)]
+        panels += [
+            Panel(f"ellipsoids: {what}", "rank", y_label, both, log_x=True),
+            Panel(f"real rows: {what}", "rank", y_label, _curves(table[real], measured), log_x=True),
+            Panel(f"real rows: {what}, beyond prediction", "rank", y_label, _curves(away[real], "away"), log_x=True),
+        ]  # fmt: skip
     return Figure(
         id="amsel2024-text-projections",
         title="What a score of low rank keeps of the farthest of 15",
         paper_says=ASKS,
-        caption="Scores on the leading principal directions; real rows are held out. Pale: the prediction.",
+        caption="Scores on the leading principal directions; real rows are held out. Dashed: what the spectrum predicts, for "
+        "Gaussian points. On the right, what real rows have beyond the prediction from their spectrum.",
         panels=panels,
         experiments=("amsel2024/text-projections",),
     )
 
 
+def _curves(table: pd.DataFrame, column: str) -> list[Series]:
+    return [curve(str(law), rows, "rank", column) for law, rows in table.groupby("law", sort=False)]
+
+
+def _predictions(table: pd.DataFrame, column: str) -> list[Series]:
+    found = []
+    for law, rows in table.groupby("law", sort=False):
+        means = rows.groupby("rank", sort=True)[column].mean()
+        places = [float(str(rank)) for rank in means.index]
+        found.append(Series(f"{law}, predicted", places, means.tolist(), paper=True, like=str(law)))
+    return found
+
+
 def _dimension(table: pd.DataFrame) -> Figure:
     once = table.drop_duplicates(["law", "seed"])
     panels = []
-    for name, title in (
-        ("participation", "participation ratio of the points"),
-        ("score_energy", "directions with 0.9 of the score's variance"),
+    for name, title, rank, y_label in (
+        ("entropy", "exp of the spectrum's entropy", "needed", "rank that keeps 0.9"),
+        ("participation", "participation ratio", "needed", "rank that keeps 0.9"),
+        ("participation", "participation ratio", "halved", "rank that halves the error"),
     ):
-        means = once.groupby("law", sort=False)[[name, "needed"]].mean()
-        ends = [float(means[name].min()), float(means[name].max())]
-        laws = Series(
-            "laws",
-            means[name].tolist(),
-            means["needed"].tolist(),
-            mark=Mark.POINTS,
-            labels=[str(law) for law in means.index],
-        )
-        panels.append(
-            Panel(
-                title,
-                title,
-                "rank for 0.9",
-                [laws, Series("equal", ends, ends, paper=True)],
-                log_x=True,
-                log_y=True,
+        means = once.groupby("law", sort=False)[[name, rank]].mean()
+        drawn = means.index.str.startswith("power ") | means.index.isin(ELLIPSOIDS)
+        ends = [float(means[name].min()), ROOM * float(means[[name, rank]].to_numpy().max())]
+        series = [
+            Series(
+                kind,
+                own[name].tolist(),
+                own[rank].tolist(),
+                mark=Mark.POINTS,
+                labels=[str(law) for law in own.index],
             )
-        )
+            for kind, own in (("ellipsoids", means[drawn]), ("real rows", means[~drawn]))
+        ]
+        equal = Series("equal", ends, ends, paper=True)
+        panels.append(Panel(y_label, title, y_label, [*series, equal], log_x=True, log_y=True))
     return Figure(
         id="amsel2024-text-dimension",
-        title="The rank that keeps 0.9 of the answers against effective dimensions",
+        title="Which effective dimension says how much rank points need?",
         paper_says=ASKS,
-        caption="A point is a law or a source of real rows.",
+        caption="A point is a law or a source of real rows, the mean over seeds. Kept are 0.9 of the answers; halved is the "
+        "squared error of rank 1.",
         panels=panels,
         experiments=("amsel2024/text-projections",),
     )
@@ -80,9 +101,7 @@ def _trained(table: pd.DataFrame) -> Figure:
     panels = []
     for shape, rows in table.groupby("shape", sort=False):
         series = [curve(str(law), own, "rank", "error") for law, own in rows.groupby("law", sort=False)]
-        panels.append(
-            Panel(str(shape).replace("1 layers", "1 layer"), "rank", "error", series, log_x=True, log_y=True)
-        )
+        panels.append(Panel(str(shape), "rank", "error", series, log_x=True, log_y=True))
     return Figure(
         id="amsel2024-text-trained",
         title="Figure 1's question on points of other laws",

@@ -1,30 +1,93 @@
-"""What the tables answer: how much rank words need."""
+"""What the tables answer: how much rank words need, what predicts it, and whether heads or layers make up for less."""
+
+import pandas as pd
 
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
+from rankscope.studies.text.claims import CANDIDATES, made_up, spread
 from rankscope.studies.text.sources import WORDS
+
+PAGE = "docs/text-like-points.md"
+NAMES = {
+    "participation": "the participation ratio",
+    "entropy": "the exponential of the spectrum's entropy",
+    "energy": "the directions with 0.9 of the variance",
+    "score": "the participation ratio of the score",
+    "score_energy": "the directions with 0.9 of the score's variance",
+}
 
 
 def findings(results: Results) -> list[Finding]:
-    """One, where the projections were computed."""
-    table = results.tables.get("amsel2024/text-projections")
-    if table is None or not (table["law"] == WORDS).any():
-        return []
+    """Those whose experiment was run."""
+    makers = {"text-projections": (_needed, _dimension), "text": (_made_up,)}
+    tables = {name: results.tables.get(f"amsel2024/{name}") for name in makers}
+    made = (
+        make(table)
+        for name, table in tables.items()
+        if table is not None and (table["law"] == WORDS).any()
+        for make in makers[name]
+    )
+    return [finding for finding in made if finding is not None]
+
+
+def _needed(table: pd.DataFrame) -> Finding | None:
     words, flat = table[table["law"] == WORDS], table[table["law"] == "power 0"]
     kept = {rank: words[words["rank"] == rank]["agreement"].mean() for rank in (32, 64)}
     sphere = flat[flat["rank"] == 64]["agreement"].mean()
-    return [
-        Finding(
-            name="text",
-            question=Question.HEADS,
-            answer="Points that look like text are easier than the sphere, and still need most of their dimensions.",
-            sentence=f"On MiniLM's word vectors a score of rank 32 keeps {decimals(kept[32])} and one of rank 64 keeps "
-            f"{decimals(kept[64])} of the answers, farthest of 15; on isotropic points rank 64 keeps {decimals(sphere)}. "
-            f"Words need rank {decimals(words['needed'].mean())} of {decimals(words['dim'].mean())} to keep 0.9, with an "
-            f"effective dimension of {decimals(words['participation'].mean())}.",
-            claims=("amsel2024.text-easier", "amsel2024.text-half"),
-            figure="amsel2024-text-projections",
-            link="docs/text-like-points.md",
-            seeds=int(words["seed"].nunique()),
-        )
-    ]
+    needed, dim, size = (round(float(words[name].mean())) for name in ("needed", "dim", "participation"))
+    return Finding(
+        name="text",
+        question=Question.HEADS,
+        answer="Points that look like text are easier than the sphere, and still need most of their dimensions.",
+        sentence=f"On MiniLM's word vectors a score of rank 32 keeps {decimals(kept[32])} and one of rank 64 keeps "
+        f"{decimals(kept[64])} of the answers, farthest of 15; on isotropic points rank 64 keeps {decimals(sphere)}. "
+        f"Words need rank {needed} of {dim} to keep 0.9, with a participation ratio of {size}.",
+        claims=("amsel2024.text-easier", "amsel2024.text-half"),
+        figure="amsel2024-text-projections",
+        link=PAGE,
+        seeds=int(words["seed"].nunique()),
+    )
+
+
+def _dimension(table: pd.DataFrame) -> Finding | None:
+    spreads = {name: float(spread(table, name).mean()) for name in CANDIDATES}
+    best = min(spreads, key=lambda name: spreads[name])
+    whole = float(spread(table, "predicted_needed").mean())
+    ratio = float((table["needed"] / table[best]).median())
+    return Finding(
+        name="text-dimension",
+        question=Question.HEADS,
+        answer=f"Of five effective dimensions, {NAMES[best]} predicts the needed rank best.",
+        sentence=f"Over {table['law'].nunique()} laws and sources, words, sentences, states of tokens and digits among them, "
+        f"the rank that keeps 0.9 of the answers is {decimals(ratio)} times {NAMES[best]} in the median, with a spread of "
+        f"{decimals(spreads[best])} in its logarithm; for the participation ratio the spread is "
+        f"{decimals(spreads['participation'])}, and for what theory predicts from the whole spectrum {decimals(whole)}.",
+        claims=("amsel2024.text-dimension", "amsel2024.text-needed-predicted"),
+        figure="amsel2024-text-dimension",
+        link=PAGE,
+        seeds=int(table["seed"].nunique()),
+    )
+
+
+def _made_up(table: pd.DataFrame) -> Finding | None:
+    heads, depth = made_up(table, "budget"), made_up(table, "layers")
+    if not heads or not depth:
+        return None
+    rank = min(heads)
+    most, layers = (
+        int(table["shape"].str.extract(pattern, expand=False).astype(int).max())
+        for pattern in (r"(\d+)$", r"^(\d+)")
+    )
+    return Finding(
+        name="text-makes-up",
+        question=Question.HEADS,
+        answer="On words, too, neither more heads nor more layers replace rank."
+        if max(heads[rank].mean(), depth[rank].mean()) < 1 / 2
+        else "On words, heads or layers replace rank in part.",
+        sentence=f"Of what encoders with heads of rank {rank} lose against full rank on held-out words, {most} times the "
+        f"heads win back {decimals(heads[rank].mean())} and {layers} layers {decimals(depth[rank].mean())}.",
+        claims=("amsel2024.text-heads-make-up", "amsel2024.text-depth-makes-up"),
+        figure="amsel2024-text-trained",
+        link=PAGE,
+        seeds=int(table["seed"].nunique()),
+    )

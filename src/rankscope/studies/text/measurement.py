@@ -1,6 +1,7 @@
 """What is measured on points of a law: a trained encoder's error, a projected score, and the heads of a real model."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -14,12 +15,14 @@ from rankscope.linalg.factored import Factored
 from rankscope.linalg.spectrum import effective_rank
 from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.measurement import right_answers
-from rankscope.studies.text.training import LawCell, batch, given_to, mean_cosine, rows_for
+from rankscope.studies.text.batches import LawCell, batch, given_to, mean_cosine, rows_for
 from rankscope.tasks.laws import Ellipsoid, LawNeighbors, Pool, Sphere, draw, spectrum_of
 from rankscope.theory.points.spectra import (
     dimensions,
     expected_agreement,
     expected_error,
+    halving_rank,
+    least_rank,
     needed_rank,
     power_spectrum,
 )
@@ -67,25 +70,30 @@ def spectrum_for(task: LawNeighbors, seed: int) -> Float[np.ndarray, " dim"]:
 def projected_records(
     task: LawNeighbors, samples: int, ranks: Sequence[int], seed: int
 ) -> list[dict[str, Scalar]]:
-    """Agreement and squared error of scores on the leading principal directions, measured and predicted, a row per rank."""
+    """Agreement and squared error of scores on the leading principal directions, measured and predicted, a row per rank.
+
+    In every row are the law's dimensions, the least rank that keeps `KEPT` of the answers, and the least whose error is half
+    that of rank 1.
+    """
     spectrum = spectrum_for(task, seed)
     points = draw(task, samples, stream(seed, "projected"), given_to(task, Split.TEST, seed)).points
     others, sizes = task.tokens - 1, dimensions(spectrum)._asdict()
-    exact = farthest(points, task.dim)
-    measured = {rank: compared(points, exact, farthest(points, rank)) for rank in ranks}
-    needed = least_rank(points, exact, KEPT)
+    exact, products = farthest(points, task.dim), points @ points.mT
+    at = cache(lambda rank: compared(points, exact, rank, products))
     known: dict[str, Scalar] = {
         **sizes,
         "dim": task.dim,
-        "needed": needed,
+        "needed": least_rank(task.dim, lambda rank: at(rank)[0] >= KEPT),
+        "halved": least_rank(task.dim, lambda rank: at(rank)[1] <= at(1)[1] / 2),
         "predicted_needed": needed_rank(spectrum, others, KEPT),
+        "predicted_halved": halving_rank(spectrum, others),
     }
     return [
         {
             **known,
             "rank": rank,
-            "agreement": measured[rank][0],
-            "error": measured[rank][1],
+            "agreement": at(rank)[0],
+            "error": at(rank)[1],
             "predicted": expected_agreement(spectrum, rank, others),
             "predicted_error": expected_error(spectrum, rank, others),
         }
@@ -101,20 +109,14 @@ def farthest(points: Float[Tensor, "sample token dim"], rank: int) -> Tensor:
     return scores.argmin(-1)
 
 
-def compared(points: Tensor, exact: Tensor, chosen: Tensor) -> tuple[float, float]:
-    """Share of points whose farthest is the same, and the mean squared distance between the two choices."""
-    one, other = (points.gather(1, index.unsqueeze(-1).expand_as(points)) for index in (exact, chosen))
-    return float((exact == chosen).double().mean()), float((one - other).square().sum(-1).mean())
-
-
-def least_rank(points: Tensor, exact: Tensor, share: float) -> int:
-    """The least rank whose agreement is at least `share`, by bisection."""
-    low, high = 0, points.shape[-1]
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = compared(points, exact, farthest(points, middle))[0] >= share
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+def compared(points: Tensor, exact: Tensor, rank: int, products: Tensor) -> tuple[float, float]:
+    """Share of points whose farthest is the same at a rank, and the mean squared distance between the two choices."""
+    chosen = farthest(points, rank)
+    sample = torch.arange(len(points)).unsqueeze(1)
+    one, other, both = (
+        products[sample, i, j] for i, j in ((exact, exact), (chosen, chosen), (exact, chosen))
+    )
+    return float((exact == chosen).double().mean()), float((one + other - 2 * both).double().mean())
 
 
 def head_records(qk: Factored, inputs: Pool) -> list[dict[str, Scalar]]:

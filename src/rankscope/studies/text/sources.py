@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -35,14 +35,19 @@ def rows_of(source: str) -> Rows:
         pixels = torch.from_numpy(load_digits().data).float()
         return pixels[:, pixels.std(0) > 0]
     if source == SENTENCES:
-        return _states()[-1]
+        return _states()[0][-1]
     if source.startswith(STATES):
-        return _states()[int(source.removeprefix(STATES))]
+        return _states()[0][int(source.removeprefix(STATES))]
     if source.endswith((".npy", ".safetensors", ".parquet")):
         return torch.from_numpy(np.concatenate([part for _, part in open_rows(source).blocks()]))
     raise InputError(
         f"No source {source!r}: take words, sentences, digits, layer 0 … layer 5, or the path of a matrix."
     )
+
+
+def groups_of(source: str) -> Int[Tensor, " row"] | None:
+    """Which rows are held out together: the tokens of one sentence; None where every row is by itself."""
+    return _states()[1] if source.startswith(STATES) else None
 
 
 def _words() -> Rows:
@@ -56,8 +61,11 @@ def _words() -> Rows:
 
 @cache
 @torch.no_grad()
-def _states() -> list[Rows]:
-    """Token states before every layer, and after the last the embeddings of whole sentences, of a sample of the rated ones."""
+def _states() -> tuple[list[Rows], Int[Tensor, " token"]]:
+    """Token states before every layer, and after the last the embeddings of whole sentences, of a sample of the rated ones.
+
+    Beside them, the number of every token's sentence.
+    """
     chosen = sorted(
         split(Reviews(longest=64, test=SAMPLE, half=1), seed=0)[0], key=lambda one: len(one.tokens)
     )
@@ -71,4 +79,5 @@ def _states() -> list[Rows]:
             states[layer].append(hidden[layer][mask])
         weight = mask.unsqueeze(-1).float()
         states[LAYERS].append(normalize((hidden[-1] * weight).sum(1) / weight.sum(1), dim=-1))
-    return [torch.cat(parts) for parts in states]
+    lengths = torch.tensor([len(one.tokens) for one in chosen])
+    return [torch.cat(parts) for parts in states], torch.arange(len(chosen)).repeat_interleave(lengths)

@@ -15,9 +15,10 @@ from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.recipe import Recipe
 from rankscope.scope.heads import products
 from rankscope.studies.real.assets import model_folder
+from rankscope.studies.text.batches import LawCell
 from rankscope.studies.text.measurement import head_records, projected_records, trained_records
-from rankscope.studies.text.sources import STATES, rows_of
-from rankscope.studies.text.training import LawCell, train_group
+from rankscope.studies.text.sources import STATES, groups_of, rows_of
+from rankscope.studies.text.training import train_group
 from rankscope.tasks.laws import LawNeighbors, split_rows
 
 
@@ -49,8 +50,7 @@ class Timed(Computation[TaskT, ModelT, RecipeT]):
     """Its first cell is computed for the clock."""
 
     def seconds_per_step(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], device: str) -> float:
-        """Time of one cell, times the cells; what is read once for all of them is read before."""
-        self.compute(cells[0])
+        """Time of one cell, times the cells."""
         start = time.perf_counter()
         self.compute(cells[0])
         return (time.perf_counter() - start) * len(cells)
@@ -99,6 +99,7 @@ class Heads(Timed[Config, Layer, Config]):
         folder = model_folder()
         assert folder is not None
         block = open_checkpoint(folder).attention[cell.model.layer]
-        inputs = split_rows(rows_of(f"{STATES}{cell.model.layer}"), Split.TRAIN, cell.seed)
+        source = f"{STATES}{cell.model.layer}"
+        inputs = split_rows(rows_of(source), Split.TRAIN, cell.seed, groups_of(source))
         qk, _ = products(block, block.load())
         return Outcome(head_records(qk, inputs))

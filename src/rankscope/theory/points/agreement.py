@@ -107,9 +107,12 @@ def miss(correlation: float, keys: int) -> Miss:
         raise InputError(
             f"correlation={correlation}, keys={keys}: nothing can be missed, or everything is. Take |ρ| < 1, N ≥ 2."
         )
-    s, t, _, _, weight = _nodes(correlation)
+    narrow = max(
+        correlation, 0.0
+    )  # of opposed scores both extremes are large at once, far from where the law has its mass
+    s, t, _, _, weight = _nodes(narrow)
     spread = math.sqrt(1 - correlation**2)
-    density = np.exp(-(s**2 + t**2) / 2) / (2 * math.pi) * spread
+    density = np.exp(-(s**2 + t**2) / 2) / (2 * math.pi) * math.sqrt(1 - narrow**2)
     common = keys * (keys - 1) * weight * density * joint_below(s, t, correlation) ** (keys - 2)
     left, right = (s - correlation * t) / spread, (t - correlation * s) / spread
     apart = np.sum(common * ndtr(left) * ndtr(right))
@@ -148,7 +151,8 @@ def _nodes(correlation: float) -> tuple[Float[np.ndarray, "along across"], ...]:
 
 @lru_cache(maxsize=64)
 def _table(keys: int) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
-    angles = np.concatenate([math.pi / 2 * np.linspace(0, 1, TABLE) ** 2, [math.pi]])
+    steps = np.concatenate([np.linspace(0, 1, TABLE) ** 2, np.linspace(1, 2, TABLE // 4)[1:]])
+    angles = math.pi / 2 * steps
     values = [agreement(float(np.clip(math.cos(angle), -1, 1)), keys) for angle in angles]
     return angles, np.array(values)
 

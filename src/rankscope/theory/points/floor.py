@@ -1,4 +1,4 @@
-"""A floor under the error of many heads on an ellipsoid: the sphere's own, on a sphere inside it.
+"""Floors under the error of many heads on an ellipsoid: the sphere's own, on the ellipsoid or on a sphere inside it.
 
 Two points x_i = Λ^½ u_i with u_1, u_2 a uniform orthonormal frame, and a query y. The score is yᵀx = (Λ^½ y)ᵀu, and a head of
 rank r in x is one of rank r in u. The error is ‖Λ^½(f_u − Σ_h V'_h U φ_h)‖² with V'_h = Λ^(−½) V_h Λ^½, at least λ_min times
@@ -6,12 +6,36 @@ the sphere's error of the same heads. Where Λ^½ y is uniform in direction, tha
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from rankscope.theory.heads.answers import error_floor
 from rankscope.theory.points.spectra import checked
+
+
+class InnerFloor(NamedTuple):
+    """A floor, and the dimension of the sphere inside the ellipsoid that has it."""
+
+    floor: float
+    dim: int
+
+
+def inner_sphere_floor(spectrum: Float[np.ndarray, " direction"], rank: int, heads: int) -> InnerFloor:
+    """max_m λ_m LB(m, r, H): the mean squared error that no such heads beat on all points and queries inside the ellipsoid.
+
+    The ellipsoid xᵀΛ⁻¹x ≤ 1 contains the sphere of radius √λ_m in its m longest directions. Let the two points be an
+    orthonormal frame there, scaled by √λ_m, and the query uniform. In m coordinates the heads are heads of rank r or less,
+    and the answer lies in the subspace, so that projecting their output on it only lowers the error.
+
+    >>> inner_sphere_floor(np.ones(64), 8, 8) == (error_floor(64, 8, 8), 64)
+    True
+    """
+    values = np.sort(checked(spectrum))[::-1]
+    sizes = range(max(3, rank + 1), len(values) + 1)
+    found = (InnerFloor(float(values[dim - 1]) * error_floor(dim, rank, heads), dim) for dim in sizes)
+    return max(found, key=lambda one: one.floor, default=InnerFloor(0.0, len(values)))
 
 
 def ellipsoid_floor(spectrum: Float[np.ndarray, " direction"], rank: int, heads: int) -> float:

@@ -1,6 +1,7 @@
 """What a score of rank r keeps, for points with a given spectrum: agreement, squared error, and which directions are best."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +14,10 @@ from rankscope.theory.points.agreement import agreements, largest_moment, miss
 DRAWS = 2048
 """Queries that an expectation over queries is taken over."""
 
-ERROR_TABLE = 33
+ERROR_TABLE = 49
+
+SMALLEST = 1e-6
+"""The least correlation that a score is divided by."""
 
 
 class Dimensions(NamedTuple):
@@ -87,8 +91,8 @@ def best_form(
 
     M = Λ_q^(−½) [Λ_q^½ Λ_k^½]_r Λ_k^(−½), by Eckart and Young; its pooled correlation √(Σ_{i≤r}σ_i²/Σσ_i²) is the largest that
     rank r has. Where both commute it is the projection on the directions with the largest product of eigenvalues: for queries
-    that follow the keys' law, on the principal directions. Of all sets of r eigendirections these have the best agreement,
-    for Gaussian points and any number of keys: a swap for a larger λ raises every quantile of ρ(q) (docs/text-like-points.md).
+    that follow the keys' law, on the principal directions. For Gaussian queries and keys no form of rank r has a better
+    agreement, for any number of keys: M's ρ(q) is the largest at every quantile (docs/text-like-points.md has the proof).
     """
     (left, left_inverse), (right, right_inverse) = _roots(queries), _roots(keys)
     u, s, v = np.linalg.svd(left @ right)
@@ -112,43 +116,104 @@ def expected_agreement(
 
 
 def expected_error(spectrum: Float[np.ndarray, " direction"], rank: int, keys: int) -> float:
-    """E‖answer − key chosen at rank r‖² over E‖answer‖², for Gaussian queries and keys of the spectrum.
+    """E‖answer − key chosen at rank r‖² over E‖answer‖² on the first r directions, for Gaussian queries and keys.
 
-    Given q, k = α x + β y + w with x and y the standardised scores at full rank and at rank r, w independent of both. A miss
-    costs 2 tr Cov(w) + E‖α Δx + β Δy‖². The answer itself has ‖α + ρβ‖² E max² along the score, and the rest of Λ.
+    >>> expected_error(np.ones(4), 4, keys=15) < 1e-9
+    True
     """
     values = checked(spectrum)
     queries = own_queries(values)
-    correlations = score_correlations(values, queries, rank)
-    rho = np.clip(correlations, 1e-6, 1 - 1e-9)
+    x = values * queries / np.sqrt(np.sum(values * queries**2, axis=1, keepdims=True))
+    rho = score_correlations(values, queries, rank)
+    y = np.where(np.arange(len(values)) < rank, x, 0.0) / np.maximum(rho, SMALLEST)[:, None]
+    return _error(x, y, rho, float(values.sum()), keys)
+
+
+def form_agreement(
+    covariance: Float[np.ndarray, "direction direction"],
+    queries: Float[np.ndarray, "query direction"],
+    form: Float[np.ndarray, "direction direction"],
+    keys: int,
+) -> float:
+    """E_q A_N(ρ_M(q)): the mean over these queries, for keys N(0, Λ) and any bilinear score qᵀMk."""
+    return float(agreements(form_correlations(covariance, queries, form), keys).mean())
+
+
+def form_error(
+    covariance: Float[np.ndarray, "direction direction"],
+    queries: Float[np.ndarray, "query direction"],
+    form: Float[np.ndarray, "direction direction"],
+    keys: int,
+) -> float:
+    """E‖answer − key chosen by qᵀMk‖² over E‖answer‖², over these queries and keys N(0, Λ)."""
+    low = queries @ form
+    x, y = (
+        _unit_scores(asked @ covariance, np.einsum("qi,qi->q", asked @ covariance, asked))
+        for asked in (queries, low)
+    )
+    return _error(x, y, form_correlations(covariance, queries, form), float(np.trace(covariance)), keys)
+
+
+def _unit_scores(
+    products: Float[np.ndarray, "query direction"], variances: Float[np.ndarray, " query"]
+) -> Float[np.ndarray, "query direction"]:
+    """Cov(k, s) of a score s scaled to variance 1."""
+    return np.asarray(products / np.sqrt(np.maximum(variances, np.finfo(float).tiny))[:, None])
+
+
+def _error(
+    x: Float[np.ndarray, "query direction"],
+    y: Float[np.ndarray, "query direction"],
+    correlations: Float[np.ndarray, " query"],
+    total: float,
+    keys: int,
+) -> float:
+    """The error where x and y are a key's covariances with the full score and with that of low rank, both of variance 1.
+
+    Given q, k = α s + β t + w with s and t the two scores and w independent of both. A miss costs
+    2 tr Cov(w) + E‖α Δs + β Δt‖². The answer itself has ‖x‖² E max² along the score, and the rest of Λ.
+    """
+    rho = np.clip(correlations, 1e-9 - 1, 1 - 1e-9)
     angles, found = _misses(keys)
     chance, squared, product = (np.interp(np.arccos(rho), angles, column) for column in found.T)
-    x = values * queries / np.sqrt(np.sum(values * queries**2, axis=1, keepdims=True))
-    y = np.where(np.arange(len(values)) < rank, x, 0.0) / rho[:, None]
     spread = 1 - rho**2
     alpha, beta = (x - rho[:, None] * y) / spread[:, None], (y - rho[:, None] * x) / spread[:, None]
     xx, yy, xy = (np.sum(one * other, axis=1) for one, other in ((alpha, x), (beta, y), (alpha, beta)))
-    rest = values.sum() - xx - yy
     moved = squared * (np.sum(alpha**2, axis=1) + np.sum(beta**2, axis=1)) + 2 * product * xy
-    cost = np.where(spread > 1e-8, 2 * chance * rest + moved, 0.0)
-    answer = values.sum() + (largest_moment(keys) - 1) * np.sum(x**2, axis=1)
+    cost = np.where(spread > 1e-8, 2 * chance * (total - xx - yy) + moved, 0.0)
+    answer = total + (largest_moment(keys) - 1) * np.sum(x**2, axis=1)
     return float(cost.mean() / answer.mean())
 
 
 @lru_cache(maxsize=16)
 def _misses(keys: int) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, "node moment"]]:
-    """What a miss costs at angles acos ρ from 0 to π/2."""
-    angles = math.pi / 2 * np.linspace(1e-3, 0.999, ERROR_TABLE) ** 2
+    """What a miss costs at angles acos ρ from 0 to π."""
+    angles = math.pi / 2 * np.linspace(1e-3, 0.999 * 2**0.5, ERROR_TABLE) ** 2
     return angles, np.array([miss(float(np.cos(angle)), keys) for angle in angles])
 
 
 def needed_rank(spectrum: Float[np.ndarray, " direction"], keys: int, share: float) -> int:
     """The least rank whose expected agreement is at least `share`, by bisection: agreement never falls with rank."""
-    queries, low, high = own_queries(spectrum), 0, len(spectrum)
+    queries = own_queries(spectrum)
+    return least_rank(len(spectrum), lambda rank: expected_agreement(spectrum, rank, keys, queries) >= share)
+
+
+def halving_rank(spectrum: Float[np.ndarray, " direction"], keys: int) -> int:
+    """The least rank whose expected error is at most half that of rank 1, by bisection."""
+    half = expected_error(spectrum, 1, keys) / 2
+    return least_rank(len(spectrum), lambda rank: expected_error(spectrum, rank, keys) <= half)
+
+
+def least_rank(dim: int, enough: Callable[[int], bool]) -> int:
+    """The least rank that is enough, by bisection; full rank is.
+
+    >>> least_rank(64, lambda rank: rank >= 10)
+    10
+    """
+    low, high = 0, dim
     while high - low > 1:
         middle = (low + high) // 2
-        enough = expected_agreement(spectrum, middle, keys, queries) >= share
-        low, high = (low, middle) if enough else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
