@@ -316,7 +316,7 @@ def curve(
 ) -> Series:
     """Column `y` over seeds at every `x` of a table; `labels` keeps x as text."""
     groups = [
-        (value, group[y].to_numpy(dtype=float).tolist()) for value, group in table.groupby(x, sort=True)
+        (value, values.to_numpy(dtype=float).tolist()) for value, values in table.groupby(x, sort=True)[y]
     ]
     places = [value for value, _ in groups]
     return band(
