@@ -31,7 +31,10 @@ def show(made: "Sequence[Section]", as_json: bool) -> None:
         found = [
             {"scale": section.scale, **one, "replication": _replications(section, one["figure"])}
             for section in made
-            for one in (*map(_judgement, section.judgements), *map(_unfinished, section.unfinished))
+            for one in (
+                *(_judgement(judgement) | _beside(section, judgement) for judgement in section.judgements),
+                *map(_unfinished, section.unfinished),
+            )
         ]
         emit(json.dumps(found, ensure_ascii=False, indent=2))
         return
@@ -97,6 +100,27 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "measured": number(check.mean),
         "interval": [number(end) for end in check.interval],
         "checks": [_check(check) for check in judgement.checks],
+    }
+
+
+def _beside(section: "Section", judgement: Judgement) -> dict[str, Any]:
+    """What other seeds say on the claim, where the section has a second set of them."""
+    from rankscope.lab.agreement import fate
+
+    found = fate(judgement, section.beside)
+    if section.beside is None or found is None:
+        return {}
+    there = section.beside.judgements[judgement.claim.id]
+    check = there.decisive
+    return {
+        "other_seeds": {
+            "verdict": there.verdict.value,
+            "fate": found.value,
+            "first_seed": section.beside.seeds[0],
+            "seeds": there.seeds,
+            "measured": number(check.mean),
+            "interval": [number(end) for end in check.interval],
+        }
     }
 
 

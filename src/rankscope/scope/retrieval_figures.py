@@ -29,7 +29,7 @@ def retrieval_figures(scope: RetrievalScope) -> list[Figure]:
             "retrieval",
             "What a score of low rank keeps of the neighbours",
             "",
-            "Pale: the prediction for jointly normal scores, from the keys' covariance and the queries.",
+            "Dashed: the prediction for jointly normal scores, from the keys' covariance and the queries.",
             panels,
         ),
         Figure(

@@ -110,9 +110,9 @@ def _tokens(table: pd.DataFrame) -> Figure:
         panels=(
             Panel("error against rank", "rank", "error",
                   [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
-                  log_x=True, log_y=True),
+                  log_x=True, log_y=True, ordered=True),
             Panel("error against tokens", "tokens", "error",
-                  _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True, log_y=True),
+                  _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True, log_y=True, ordered=True),
         ),
         shared_y=True,
     )  # fmt: skip
@@ -128,9 +128,9 @@ def _dims(table: pd.DataFrame) -> Figure:
         panels=(
             Panel("error against dim", "dim", "error",
                   _lines(per_block, "per_block", "dim", lambda ratio: f"rank = dim/{ratio}" if ratio > 1 else "rank = dim"),
-                  log_x=True, log_y=True),
-            Panel("error against heads", "heads per budget (dim/rank)", "error",
-                  _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),
+                  log_x=True, log_y=True, ordered=True),
+            Panel("error against heads", "dim/rank: heads at budget 1", "error",
+                  _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True, ordered=True),
         ),
         shared_y=True,
     )  # fmt: skip
@@ -200,7 +200,7 @@ def survey_figure() -> Figure:
     dims = [float(dim) for dim in table["dim"]]
     return Figure(
         id="amsel2024-survey",
-        title="Rank stands still while dim grows",
+        title="The rank of a head does not grow with dim",
         paper_says="Dim and layers grow like crazy; rank is always on the order of 100, and heads = dim/rank.",
         caption="One point per model: the talk's table, and further public models; names where there is room for them. The "
         "line, cut at the top, is rank = dim, a full-rank head.",
@@ -217,7 +217,7 @@ def survey_figure() -> Figure:
 
 
 def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], str]) -> list[Panel]:
-    """Error over rank, a panel a depth: of the table and, where our sizes are the talk's, of its figure."""
+    """Error over rank, one panel per depth: of the table and, where our sizes are the talk's, of its figure."""
     panels = []
     for layers in sorted({*table["layers"], *_published(table, figure)["layers"]}):
         rows = table[table["layers"] == layers]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,11 @@ def _line(name: str, table: pd.DataFrame, axis: str, of: Quantity, times: str = 
     """A quantity along an axis; `times` multiplies it by a column."""
     rows = of.along(table, axis)
     return curve(name, rows.assign(value=rows["value"] * (rows[times] if times else 1)), axis, "value")
+
+
+def _computed(series: Series) -> Series:
+    """A curve of theory's: dashed or hollow, and without an interval."""
+    return replace(series, paper=True, seeds=())
 
 
 def _logs(title: str, x_label: str, series: Sequence[Series]) -> Panel:
@@ -99,11 +105,12 @@ def _law(results: Results) -> Figure:
                   [curve("measured", rows, "predicted", "steps", mark=Mark.POINTS), Series("equal", ends, ends, paper=True)],
                   log_x=True, log_y=True),
             Panel("over two decades of η(α − κ)", "η(α − κ)", "c = Tη(α − κ)",
-                  [curve("measured", swept, "rate_gap", "constant"), curve("gradient flow", swept, "rate_gap", "flow")],
+                  [curve("measured", swept, "rate_gap", "constant"),
+                   _computed(curve("gradient flow", swept, "rate_gap", "flow"))],
                   log_x=True),
             Panel("the start changed", "", "c = Tη(α − κ)",
                   [curve("measured", started, "variant", "constant", mark=Mark.POINTS, labels=True),
-                   curve("gradient flow", started, "variant", "flow", mark=Mark.POINTS, labels=True)]),
+                   _computed(curve("gradient flow", started, "variant", "flow", mark=Mark.POINTS, labels=True))]),
         ),
         experiments=("li2024/law",),
         columns=2,
@@ -215,7 +222,7 @@ def _neurons(results: Results) -> Figure:
         panels=(
             panel("outside ℒ: √m × greatest along another pattern", "on_other"),
             panel("outside ℒ: √m × greatest norm", "norm"),
-            Panel("|ℒ|/m", "neurons m", "fraction", shares, log_x=True),
+            Panel("|ℒ|/m", "neurons m", "fraction", shares, log_x=True, most=1.0),
         ),
         experiments=_run(results, *kinds),
     )
@@ -262,7 +269,7 @@ def _pruning(results: Results) -> Figure:
         panels=(
             Panel(f"(15): loss added, M = {most}", "fraction R of all neurons, out of ℒ", "hinge loss added",
                   [*cost, Series("0.1 R", cost[0].x, [0.1 * float(x) for x in cost[0].x], paper=True)]),
-            Panel("(14): M × loss added without the others", "patterns M", "M × hinge loss added",
+            Panel("(14): M × loss added by pruning outside ℒ", "patterns M", "M × hinge loss added",
                   [curve("measured", others, "patterns", "scaled")], log_x=True),
         ),
         experiments=("li2024/patterns",),

@@ -52,7 +52,7 @@ def _one_layer(table: pd.DataFrame) -> Figure:
         caption=f"{CAPTION} `largest` takes the greatest ‖w‖ first.",
         panels=(
             _curves(table, Units.NEURONS, "test loss after pruning", tuple(LABELS)),
-            Panel("flat part", "score", "fraction removed before the loss rises", [points]),
+            Panel("flat part", "score", "fraction removed before the loss rises", [points], most=1.0),
         ),
         experiments=("li2024/pruning",),
     )
@@ -70,6 +70,7 @@ def _encoders(table: pd.DataFrame) -> Figure:
             for encoder, part in table.groupby("encoder", sort=True)
         ],
         experiments=("li2024/pruning-encoders",),
+        shared_y=True,
     )
 
 

@@ -115,7 +115,11 @@ def _spectra(
             values = np.array(closed_form(patterns, int(str(classes))))
             dashed.append(
                 Series(
-                    f"closed form, {classes} classes", places[:-2], (values / values[0]).tolist(), paper=True
+                    "closed form",
+                    places[:-2],
+                    (values / values[0]).tolist(),
+                    paper=True,
+                    like=measured[-1].name,
                 )
             )
     return Panel(title, "place of the singular value", "share of the first", [*measured, *dashed], log_y=True)
@@ -179,12 +183,19 @@ def _neurons(results: Results) -> Figure:
         caption="Small: in the lower of the two best groups. Means over seeds with 95% intervals. The halves of a single "
         "normal group have 0.64 of the variance between them.",
         panels=(
-            Panel("fraction of small neurons", "patterns that vote, k", "fraction", both("small_fraction")),
+            Panel(
+                "fraction of small neurons",
+                "patterns that vote, k",
+                "fraction",
+                both("small_fraction"),
+                most=1.0,
+            ),
             Panel(
                 "are there two groups?",
                 "patterns that vote, k",
                 "share of variance between them",
                 [*apart, level],
+                most=1.0,
             ),
         ),
         experiments=("li2024/relevant",),

@@ -17,24 +17,23 @@ def figures(results: Results) -> list[Figure]:
 
 def _projections(table: pd.DataFrame) -> Figure:
     panels = []
-    for title, measured, predicted in (
-        ("same answer", "agreement", "predicted"),
-        ("squared error", "error", "predicted_error"),
-    ):
+    for measured, predicted in (("agreement", "predicted"), ("error", "predicted_error")):
         series: list[Series] = []
         for law, rows in table.groupby("law", sort=False):
             series.append(curve(str(law), rows, "rank", measured))
             means = rows.groupby("rank", sort=True)[predicted].mean()
             places = [float(str(rank)) for rank in means.index]
-            series.append(Series(f"{law}, predicted", places, means.tolist(), paper=True, like=str(law)))
+            series.append(Series("predicted", places, means.tolist(), paper=True, like=str(law)))
         panels.append(
-            Panel(title, "rank", "share" if measured == "agreement" else "error", series, log_x=True)
+            Panel("same answer", "rank", "share", series, log_x=True, most=1.0)
+            if measured == "agreement"
+            else Panel("squared error", "rank", "error", series, log_x=True)
         )
     return Figure(
         id="amsel2024-text-projections",
         title="What a score of low rank keeps of the farthest of 15",
         paper_says=ASKS,
-        caption="Scores on the leading principal directions; real rows are held out. Pale: the prediction.",
+        caption="Scores on the leading principal directions; real rows are held out. Dashed: the prediction.",
         panels=panels,
         experiments=("amsel2024/text-projections",),
     )
@@ -105,7 +104,7 @@ def _heads(table: pd.DataFrame) -> Figure:
             Series(f"layer {layer}", rows["participation"].tolist(), rows[column].tolist(), mark=Mark.POINTS)
             for layer, rows in first.groupby("layer", sort=True)
         ]
-        panels.append(Panel(title, "participation ratio of the layer's inputs", "rank", series))
+        panels.append(Panel(title, "participation ratio of the layer's inputs", "rank", series, ordered=True))
     return Figure(
         id="amsel2024-text-heads",
         title="Does a head's used rank follow the dimension of what it reads? MiniLM, every head",
