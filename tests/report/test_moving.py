@@ -116,6 +116,18 @@ def test_claims_are_filtered_by_verdict_origin_paper_scale_and_words(opened):
     WebDriverWait(opened, 5).until(lambda _: len(shown(opened)) == 6)
 
 
+def test_a_choice_of_claims_shows_them_together_and_a_figure_when_it_is_asked_for(wide):
+    assert all(figure.is_displayed() for figure in css(wide, ".figure"))
+    choose(wide, "verdict", "fails")
+    assert not any(figure.is_displayed() for figure in css(wide, ".figure"))
+    css(wide, "#claim-toy2024\\.against .to-chart")[0].click()
+    seen = [figure.get_attribute("id") for figure in css(wide, ".figure") if figure.is_displayed()]
+    assert seen == ["figure-toy2024-2"]
+    assert shown(wide) == ["against"], "the choice stays"
+    choose(wide, "verdict", "")
+    assert all(figure.is_displayed() for figure in css(wide, ".figure"))
+
+
 def test_a_choice_is_part_of_the_address(wide, page):
     choose(wide, "verdict", "fails")
     assert wide.current_url.endswith("?verdict=fails")

@@ -18,12 +18,15 @@ DIGITS = 5
 BELOW = 48
 """Pixels under the axis: its labels and its title."""
 
+ABOVE = 55
+"""Pixels above the axes where points have names, which the topmost need."""
+
 POWER = "{}<sup>{}</sup>"
 NEAR = (0.02, 0.09)
 """Of the axes' lengths: a point's name is left out where another point has one so near."""
 
 MANY_POINTS = 12
-"""From so many points on an interval is a band, not a hedge of bars."""
+"""Beyond so many points a curve has no markers, and its interval is a band, not a hedge of bars."""
 
 Chart = dict[str, Any]
 
@@ -81,7 +84,7 @@ def chart(
         height = max(height, 60 + ROW_HEIGHT * len(panel.heat_map.y) // panel.heat_map.label_every)
     layout: Chart = {
         "height": height + below,
-        "margin": {"l": 55, "r": 12, "t": 8, "b": BELOW + below},
+        "margin": {"l": 55, "r": 12, "t": ABOVE if _names(panel) else 8, "b": BELOW + below},
         "font": {"size": 12},
         "hovermode": "closest",
         "barmode": "group",
@@ -176,7 +179,7 @@ def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Ite
             "hoverinfo": "skip", "showlegend": False,
         }  # fmt: skip
         errors = None
-    lines = "lines" if len(series.x) > 40 or series.paper else "lines+markers"
+    lines = "lines" if len(series.x) > MANY_POINTS or series.paper else "lines+markers"
     hollow = series.paper and series.mark is Mark.POINTS  # what is measured may lie at the same place
     yield {
         "type": "scatter",

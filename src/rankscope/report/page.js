@@ -81,6 +81,8 @@ function choose() {
     body.hidden = rows.length > 0 && rows.every(row => row.hidden);
     body.append(...rows.sort(ORDERS[chosen.sort] || ORDERS.page));
   }
+  const narrowed = words.length > 0 || ["origin", "verdict", "fate"].some(name => chosen[name]);
+  for (const figure of document.querySelectorAll("section .figure")) figure.hidden = narrowed; // the claims that are left stand together
   for (const section of document.querySelectorAll("section[data-paper]"))
     section.hidden = ["paper", "scale"].some(name => chosen[name] && section.dataset[name] !== chosen[name]);
   bar.querySelector("output").value = `${claims.filter(row => !row.hidden).length} of ${claims.length} claims`;
@@ -91,6 +93,7 @@ function choose() {
 function show() {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
+  if (target.matches(".figure")) target.hidden = false; // a claim leads to its figure, and the choice of claims stays
   if (bar && target.closest("[hidden]")) { bar.reset(); choose(); }
   for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
   target.scrollIntoView();
