@@ -54,7 +54,7 @@ def show(made: "Sequence[Section]", as_json: bool) -> None:
 
 
 def _verdicts(paper: str, judgements: Iterable[Judgement], *, wide: bool) -> Table:
-    """A paper's claims, a line each where 80 columns allow it; the paper's own value where there is room."""
+    """A paper's claims, one line per claim where 80 columns allow it, and the paper's own value where there is room."""
     table = Table(
         title=f"\n{paper}", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
     )

@@ -245,7 +245,7 @@ class Figure:
         return -(-count // columns), columns
 
     def colour_names(self, panel: Panel) -> list[str]:
-        """The names that a panel's colours are counted by: its own, and those of panels that have one of them, too.
+        """The names that a panel's colours are counted by: its own, and those of every panel that shares one of them.
 
         A curve then has one colour in all panels.
         """

@@ -55,7 +55,7 @@ def panel_html(
 
 
 def _data(value: Chart) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot close the element that contains it."""
     text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 

@@ -1,4 +1,4 @@
-"""The figures of amsel2024 beside what the talk shows. Published curves stand behind ours where the sizes are equal."""
+"""The figures of amsel2024 beside what the talk shows. Published curves are drawn behind ours where the sizes are equal."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -231,7 +231,7 @@ def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], s
 def _lines(
     table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str], values: Sequence[Any] = ()
 ) -> list[Series]:
-    """A curve for each value of `by`, over all cells; points of cells that did not train stand out beside it.
+    """A curve for each value of `by`, over all cells; cells that did not train are drawn as points of their own.
 
     `values` may name some that the table does not have: they are named as not run, and no other takes their colour.
     """
