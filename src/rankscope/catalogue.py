@@ -46,7 +46,7 @@ def installed() -> dict[str, Paper]:
 
 
 def add(where: str) -> Paper:
-    """The paper that a module outside the package defines, as my2025:PAPER; a module in the current folder is found as well."""
+    """The paper that a module outside the package defines, as my2025:PAPER, also one in the current folder."""
     module, _, name = where.partition(":")
     if not (module and name):
         raise InputError(f"{where!r} names no paper: give MODULE:NAME, as my2025:PAPER.", argument="paper")

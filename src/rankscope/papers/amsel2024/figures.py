@@ -158,8 +158,8 @@ def _floor(table: pd.DataFrame) -> Figure:
         paper_says="Theorem 2: no choice of heads of low rank does better, however they attend. The floor is its proof "
         "evaluated for arbitrary value matrices.",
         caption=f"{MEANS} Nearest of two orthonormal points, a bare sum of heads (no skip, no bias, no MLP): the setting "
-        "of the theorem, to which figure 1's encoders do not belong. Linear heads are not trained but written down: two or "
-        "more heads with small scores have this error at every rank. What lies above it is the training's fault.",
+        "of the theorem, to which figure 1's encoders do not belong. Linear heads are constructed, not trained: two or "
+        "more heads with small scores have this error at every rank. Errors above it are due to training.",
         panels=panels,
         shared_y=True,
     )

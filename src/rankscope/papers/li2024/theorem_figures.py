@@ -79,7 +79,7 @@ def _convergence(results: Results) -> Figure:
         id="li2024-convergence",
         title="Theorem 1: steps T until the loss is gone",
         paper_says="T = Θ(η^(−3/5) α_*^(−1)).",
-        caption="T is how many updates were made when the loss of a batch fell below 0.05. Dashed: the theorem's power "
+        caption="T is the number of updates until the loss of a batch is below 0.05. Dashed: the theorem's power "
         "through the middle value, and what no training can beat.",
         panels=panels,
         experiments=_run(results, "learning-rate", *fractions, "few-relevant"),
@@ -163,8 +163,8 @@ def _patterns(results: Results) -> Figure:
         title="Theorem 1 against the number of patterns M",
         paper_says="(8): irrelevant patterns are mapped onto relevant ones by Ω(1); (10): μᵀΔW_Vμ ≥ Ω(1/M) on irrelevant "
         "ones; every leak falls at least like 1/M.",
-        caption=f"Family A has fixed fractions, family B few relevant tokens, α = 1/M. {AT_T} What is multiplied by M must "
-        "stay up (10), or must not grow.",
+        caption=f"Family A has fixed fractions, family B few relevant tokens, α = 1/M. {AT_T} Quantities multiplied by M must "
+        "not fall (10), or must not grow (leaks).",
         panels=(
             Panel("(8): mean onto relevant patterns", "patterns M", "alignment",
                   lines("", ("ΔW_Q", "q", "irrelevant to relevant", "mean"), ("ΔW_K", "k", "irrelevant to relevant", "mean")),

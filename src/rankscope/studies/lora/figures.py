@@ -41,7 +41,7 @@ def _lora(results: Results) -> Figure:
         paper_says="The updates are of rank 2, the number of label-relevant patterns.",
         caption="W = W_0 + BA for all four matrices, B = 0, A normal of variance 1/rank. Left and middle: η = "
         f"{TRAIN.learning_rate:g}. Left: over {CONVERGED_OVER} batches, median over the judged seeds and their middle half. "
-        f"Else means with 95% intervals; of the ranks held, the greatest is {max(held.y[:-1]):.4f}. Right: best rates of "
+        f"Otherwise means with 95% intervals; the greatest test loss of a rank held is {max(held.y[:-1]):.4f}. Right: best of "
         f"{', '.join(f'{rate:g}' for rate in sorted(table['learning_rate'].unique()))}, chosen on other seeds: {best}.",
         panels=(
             Panel("training loss", "step", "hinge loss", _by_step(results, at_equal_rate(table)), ordered=True),

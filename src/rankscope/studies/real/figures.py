@@ -84,9 +84,8 @@ def _needed(name: str, table: pd.DataFrame) -> Figure:
         name,
         "needed",
         "the rank that the update needs",
-        "Figure 1 and remark 1: as many directions as classes are like all of them.",
-        "Rank 0 is the encoder as it was, under the trained head; biases and norms, which are no matrices, keep what they "
-        "learned.",
+        "Figure 1 and remark 1: as many directions as there are classes suffice.",
+        "Rank 0 is the encoder as it was, under the trained head; biases and norms keep their trained values.",
         panels,
     )
 

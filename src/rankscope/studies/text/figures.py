@@ -84,9 +84,9 @@ def _trained(table: pd.DataFrame) -> Figure:
         )
     return Figure(
         id="amsel2024-text-trained",
-        title="Figure 1's question on points of other laws",
+        title="Figure 1 on points of other distributions",
         paper_says=ASKS,
-        caption="Error of trained encoders on fresh draws; words of the test are held out. Answering nothing has error 1.",
+        caption="Error of trained encoders on fresh draws; words of the test are held out. An answer of zero has error 1.",
         panels=panels,
         experiments=("amsel2024/text",),
         shared_y=True,

@@ -241,7 +241,7 @@ FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
             "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
             "Least heads for arbitrary V and errors from 0.1 on, standard scaling dashed; and the degree of that polynomial, "
             "the talk's 1/ε dashed: "
-            "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says. With dim and rank "
+            "for errors up to 0.05 the exponent is larger than the talk's, from 0.08 on it is smaller. With dim and rank "
             "growing together the heads settle: d/r alone decides, once the rank is large.",
             panels=(),
         ),
