@@ -83,8 +83,8 @@ def _spectrum(results: Results) -> Figure:
     return Figure(
         id="li2024-relevant-spectrum",
         title=f"Singular values with {most} patterns, at the first step and at the end",
-        paper_says="Rank k. Dashed: `theory.updates.relevant`, in closed form: one direction has all patterns together, c − 1 tell "
-        "classes apart, k − c tell patterns within a class apart.",
+        paper_says="Rank k. Dashed: the closed form of `theory.updates.relevant`: one direction has all patterns together, "
+        "c − 1 tell classes apart, k − c tell patterns within a class apart.",
         caption="Each over its first; means over seeds with 95% intervals. The closed form of W_O is that of the first step, "
         "that of W_K the first step of an attention whose readout already knows the classes.",
         panels=(
