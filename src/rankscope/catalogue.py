@@ -47,7 +47,7 @@ def installed() -> dict[str, Paper]:
 
 
 def add(where: str) -> Paper:
-    """The paper that a module outside the package defines, as my2025:PAPER; a module here is found, too."""
+    """The paper that a module outside the package defines, as my2025:PAPER, also one in the current folder."""
     module, _, name = where.partition(":")
     if not (module and name):
         raise InputError(f"{where!r} names no paper: give MODULE:NAME, as my2025:PAPER.", argument="paper")

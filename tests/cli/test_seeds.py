@@ -1,5 +1,7 @@
 """The same experiments with other random draws, and what that says about the verdicts."""
 
+import json
+
 import pytest
 
 from rankscope.lab import Store
@@ -30,8 +32,13 @@ def test_a_report_says_which_verdicts_other_seeds_share(cli, run):
     assert {1000 + seed for seed in seeds(first)} == seeds(other)
     code, out, err = cli("report", first, "--beside", other)
     assert code == 0, err
-    assert "verdicts that both decide are the same" in " ".join(out.split())
-    assert "verdicts that both decide are the same" in (first / "index.html").read_text()
+    assert "verdicts that both runs decide are the same" in " ".join(out.split())
+    assert "verdicts that both runs decide are the same" in (first / "index.html").read_text()
+    _, out, _ = cli("report", first, "--beside", other, "--json")
+    (here,) = [one for one in json.loads(out) if one["id"] == "amsel2024.hardmax" and one["scale"] == "smoke"]
+    there = here["other_seeds"]
+    assert (there["verdict"], there["first_seed"]) == (here["verdict"], 1000)
+    assert there["fate"] in {"survives", "undecided with both"}
     code, _, err = cli("report", first, "--beside", first)
     assert (code, "there is nothing to compare" in err) == (2, True)
     before = Store(first, reading=True).note("selection")

@@ -1,13 +1,14 @@
 """Verdicts beside those of other seeds."""
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from rankscope.core import InputError
 from rankscope.lab import AtMost, Check, Claim, Paper, judge
-from rankscope.lab.agreement import agreement, with_agreement
+from rankscope.lab.agreement import Fate, agreement, fate, with_agreement
 from rankscope.lab.section import Section
 
 VALUES = {"holds": (0.1, 0.2, 0.1), "fails": (2.0, 2.1, 2.2), "undecided": (0.1, 1.0, 3.0)}
@@ -50,26 +51,45 @@ THERE = {
 }
 
 
+def compared(here, there):
+    (made,) = with_agreement([section([0, 1], **here)], [section([1000, 1001], **there)])
+    return made
+
+
 def test_verdicts_survive_are_reversed_or_are_decided_by_one_alone():
-    found = agreement(judgements(**HERE), judgements(**THERE))
-    assert found.decided == 3
-    assert found.reversed == ("c (holds here, fails there)",)
-    assert (found.only_here, found.only_there) == (("f",), ("d",))
-    assert found.share == pytest.approx(2 / 3)
-    assert math.isnan(agreement([], []).share)
+    found = agreement(compared(HERE, THERE))
+    assert found.claims == {
+        Fate.SURVIVES: ["a", "b"], Fate.REVERSED: ["c"], Fate.LOST: ["f"], Fate.GAINED: ["d"], Fate.OPEN: ["e"],
+    }  # fmt: skip
+    assert (found.decided, found.share) == (3, pytest.approx(2 / 3))
+    assert math.isnan(agreement(compared({"a": "undecided"}, {"a": "holds"})).share)
+    assert fate(section([0], g="holds").judgements[0], compared(HERE, THERE).beside) is None, "one run alone"
 
 
-def test_a_section_says_what_other_seeds_say():
-    (made,) = with_agreement([section([0, 1], **HERE)], [section([1000, 1001], **THERE)])
+def test_a_section_has_the_verdicts_of_other_seeds_and_says_how_they_agree():
+    made = compared(HERE, THERE)
+    assert {name: one.verdict for name, one in made.beside.judgements.items()} == {
+        f"p.{name}": verdict for name, verdict in THERE.items()
+    }
+    assert made.beside.seeds == range(1000, 1002)
     assert made.notes == [
         "as it was.",
-        "Other seeds (seeds 1000 to 1001 beside 0 to 1): 2 of 3 verdicts that both decide are the same (66.7%).",
-        "Reversed by other seeds: c (holds here, fails there).",
+        "Other seeds (1000 to 1001): 2 of 3 verdicts that both runs decide are the same (66.7%).",
+        "Reversed by other seeds: c.",
         "Decided here, undecided with other seeds: f.",
         "Undecided here, decided with other seeds: d.",
     ]
-    (made,) = with_agreement([section([0], a="holds")], [section([5], a="holds")])
-    assert len(made.notes) == 2, "nothing more to say"
+    assert len(compared({"a": "holds"}, {"a": "holds"}).notes) == 2, "nothing more to say"
+
+
+def test_claims_that_involve_no_seed_are_counted_apart():
+    here, there = section([0], a="holds", b="holds"), section([5], a="holds", b="holds")
+    one = here.judgements[0]
+    here.judgements[0] = replace(one, claim=replace(one.claim, replicas="dims"))
+    (made,) = with_agreement([here], [there])
+    assert made.notes[1].endswith(
+        "2 of 2 verdicts that both runs decide are the same (100.0%, 1 of them without any seed)."
+    )
 
 
 def test_runs_that_cannot_be_compared_are_an_error():

@@ -1,5 +1,7 @@
 """Sections with everything a page can show: three origins, three verdicts, findings, several figures."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from rankscope.figures.figure import Colours, Figure, HeatMap, Panel, Series, band
@@ -76,3 +78,15 @@ def sections():
         notes=["toy2024/one: 1 of 1 cells were run."], findings=findings()[:1],
     )  # fmt: skip
     return [small, large]
+
+
+def other_seeds():
+    """The same claims with seeds from 1000 on: one is reversed, one survives, one is decided now, one has no verdict."""
+    there = [
+        claim("clear", "Figure 1", Origin.PAPER, (9.0, 9.1, 9.2), LOW),
+        CLAIMS[1],
+        claim("vague", "Remark 3", Origin.READING, CLEAR),
+    ]
+    small, large = sections()
+    seeds = pd.concat([PROVENANCE.assign(seed=seed) for seed in (1000, 1001, 1002)])
+    return [replace(small, judgements=[judge(one, pd.DataFrame()) for one in there], provenance=seeds), large]

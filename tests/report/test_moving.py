@@ -5,9 +5,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from rankscope.lab.agreement import with_agreement
 from rankscope.report import write_report
 from tests.browser import draw, errors
-from tests.report.made import sections
+from tests.report.made import other_seeds, sections
 
 pytestmark = pytest.mark.browser
 WIDE, NARROW = (1280, 900), (390, 800)
@@ -42,6 +43,18 @@ def at(browser, page, width, height):
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.fixture(params=[WIDE, NARROW], ids=["wide", "narrow"])
+def beside(browser, compared, request):
+    yield from at(browser, compared, *request.param)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    (small, large), (other, _) = sections(), other_seeds()
+    made = with_agreement([small], [other])
+    return write_report(tmp_path_factory.mktemp("compared"), [*made, large]).as_uri()
+
+
 def css(browser, selector):
     return browser.find_elements(By.CSS_SELECTOR, selector)
 
@@ -66,9 +79,11 @@ def test_nothing_is_cut_and_nothing_complains(opened):
 def test_the_first_screen_has_three_answers_and_how_sure_they_are(opened):
     cards = [card.text for card in css(opened, ".answer")]
     assert [card.splitlines()[1] for card in cards] == ["Rank 2.", "No.", "A little."]
-    assert "at the paper's sizes, 3 seeds: Figure 1 holds" in cards[0], "the larger run is shown"
-    assert "at small sizes (scale quick), 3 seeds: Remark 3 undecided" in cards[1]
-    assert "its claims have no verdict until more cells have been run" in cards[2]
+    assert "How sure: measured at the paper's sizes with 3 seeds; Figure 1 holds" in cards[0], (
+        "the larger run is shown"
+    )
+    assert "at small sizes (scale quick) with 3 seeds; Remark 3 undecided" in cards[1]
+    assert "no verdict yet, since its claims need trainings that have not been run" in cards[2]
     draw(opened, css(opened, ".answers")[0])
     against = opened.find_element(By.ID, "against")
     text = opened.execute_script("return arguments[0].nextElementSibling.textContent", against)
@@ -99,6 +114,18 @@ def test_claims_are_filtered_by_verdict_origin_paper_scale_and_words(opened):
     assert css(opened, ".toolbar output")[0].text == "1 of 6 claims"
     css(opened, ".toolbar button")[0].click()
     WebDriverWait(opened, 5).until(lambda _: len(shown(opened)) == 6)
+
+
+def test_a_choice_of_claims_shows_them_together_and_a_figure_when_it_is_asked_for(wide):
+    assert all(figure.is_displayed() for figure in css(wide, ".figure"))
+    choose(wide, "verdict", "fails")
+    assert not any(figure.is_displayed() for figure in css(wide, ".figure"))
+    css(wide, "#claim-toy2024\\.against .to-chart")[0].click()
+    seen = [figure.get_attribute("id") for figure in css(wide, ".figure") if figure.is_displayed()]
+    assert seen == ["figure-toy2024-2"]
+    assert shown(wide) == ["against"], "the choice stays"
+    choose(wide, "verdict", "")
+    assert all(figure.is_displayed() for figure in css(wide, ".figure"))
 
 
 def test_a_choice_is_part_of_the_address(wide, page):
@@ -205,3 +232,28 @@ def test_every_chart_is_described_and_the_keyboard_reaches_everything(wide):
         reached.add(active.get_attribute("name") or active.tag_name)
         active.send_keys(Keys.TAB)
     assert {"summary", "a", "verdict", "search", "sort"} <= reached
+
+
+def test_a_second_set_of_seeds_has_a_column_of_its_own(beside):
+    row = css(beside, "#claim-toy2024\\.clear")[0]
+    wide = beside.execute_script("return innerWidth") > 760
+    assert len({cell.location["x"] for cell in row.find_elements(By.TAG_NAME, "td")}) == (5 if wide else 1)
+    assert "reversed" in row.text
+    assert "0 [-0.248, 0.248]" in row.text, "what the other seeds measured, of the same quantity"
+    assert "not judged" in css(beside, "#claim-toy2024\\.more")[0].text
+    assert css(beside, "#toy2024 th:nth-child(3)")[0].get_attribute("textContent") == "seeds 1000–1002"
+    assert not css(beside, "#toy2024-paper th:nth-child(5)"), "the tables have no other seeds"
+    said = css(beside, ".agreement")[0].text
+    assert "Other seeds (1000 to 1002): 1 of 2 verdicts that both runs decide are the same (50.0%)." in said
+    assert "Reversed by other seeds: clear. Undecided here, decided with other seeds: vague." in said
+    choose(beside, "fate", "reversed")
+    assert shown(beside) == ["clear"]
+    choose(beside, "fate", "survives")
+    assert shown(beside) == ["against"]
+    assert beside.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    assert "Remark 3 undecided (other seeds: holds)" in css(beside, ".answer")[1].text
+
+
+def test_without_a_second_set_of_seeds_there_is_no_filter_for_them(wide):
+    assert not css(wide, "[name=fate]")
+    assert not css(wide, ".agreement")

@@ -7,8 +7,8 @@ import pytest
 
 from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Mark, Panel, Series, band
 from rankscope.figures.interactive import chart, charts_html
-from rankscope.figures.palette import styled
-from rankscope.figures.printed import save_static
+from rankscope.figures.palette import styled, unlisted
+from rankscope.figures.printed import draw, save_static
 from rankscope.lab import AtLeast, Check, Claim, Paper, judge
 from rankscope.lab.section import Section
 from rankscope.report import write_report
@@ -204,3 +204,76 @@ def test_points_at_one_label_are_drawn_side_by_side_with_what_belongs_to_them():
     assert drawn["layout"]["xaxis"]["ticktext"] == ["1", "2"]
     assert drawn["data"][1]["text"] == ["1", "2"]
     assert Panel("", "rank", "steps", [one, Series("line", ["1", "2"], [1.0, 1.0])]).shifts == [0.0, 0.0]
+
+
+def test_a_curve_has_one_colour_in_all_panels_of_a_figure():
+    def panel(*ranks):
+        return Panel("", "x", "y", [Series(f"rank {rank}", [1.0], [1.0]) for rank in ranks], ordered=True)
+
+    few, many, other = panel(1, 4), panel(1, 2, 4), Panel("", "x", "y", [Series("dim 8", [1.0], [1.0])])
+    figure = Figure("f", "", "", "", [few, many, other])
+    assert figure.colour_names(few) == ["rank 1", "rank 2", "rank 4"]
+    assert figure.colour_names(other) == ["dim 8"]
+    of = {series.name: colour for series, colour, _ in styled(many, figure.colour_names(many))}
+    assert {
+        series.name: colour for series, colour, _ in styled(few, figure.colour_names(few))
+    }.items() <= of.items()
+
+
+def test_no_interval_is_drawn_beyond_what_can_be():
+    share = band("share", [1.0, 2.0], [[0.9, 1.0], [0.5, 0.51]])
+    free, held = Panel("", "x", "y", [share]), Panel("", "x", "y", [share], most=1.0)
+    assert free.drawn(share).high[0] > 1
+    assert held.drawn(share).high == [1.0, free.drawn(share).high[1]]
+    errors = chart(held)["data"][0]["error_y"]["array"]
+    assert errors[0] == pytest.approx(1.0 - 0.95)
+
+
+def test_panels_with_the_same_curves_have_one_legend_that_covers_none():
+    same = Panel("p", "x", "y", [Series(name, [1.0, 2.0], [1.0, 2.0]) for name in ("one", "two")])
+    other = Panel("p", "x", "y", [Series("three", [1.0, 2.0], [1.0, 2.0]), same.series[0]])
+    shared, apart = (draw(Figure("f", "", "", "", panels)) for panels in ([same, same], [same, other]))
+    assert [len(canvas.legends) for canvas in (shared, apart)] == [1, 0]
+    assert [axis.get_legend() is not None for axis in (*shared.axes, *apart.axes)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_curves_that_all_say_one_thing_of_others_have_one_entry_in_the_legend():
+    laws = [Series(name, [1.0, 2.0], [1.0, 2.0]) for name in ("one", "two")]
+    said = [Series("predicted", [1.0, 2.0], [1.0, 2.0], paper=True, like=law.name) for law in laws]
+    panel = Panel("p", "x", "y", [*laws, *said])
+    assert unlisted(panel) == {"predicted"}
+    listed = [trace["name"] for trace in chart(panel)["data"] if trace.get("showlegend", True)]
+    assert listed == ["one", "two", "predicted"]
+    names = [
+        text.get_text() for text in draw(Figure("f", "", "", "", [panel])).axes[0].get_legend().get_texts()
+    ]
+    assert sorted(names) == ["one", "predicted", "two"]
+
+
+def test_points_names_are_written_beside_them_where_there_is_room():
+    points = Series(
+        "models", [1.0, 1.01, 100.0], [1.0, 1.01, 10.0], mark=Mark.POINTS, labels=["a", "b", "<c>"]
+    )
+    named = chart(Panel("", "x", "y", [points], log_x=True))["layout"]["annotations"]
+    assert [(one["text"], one["x"]) for one in named] == [("a", 0.0), ("&lt;c&gt;", 2.0)]
+
+
+def test_ticks_say_what_they_are():
+    measured = Series("c", [13.2926, 60.8559, 173.868], [1.0, 2.0, 3.0])
+    assert Panel("", "", "", [measured], log_x=True).x_ticks == [20, 50, 100, 200], (
+        "round ones, where values are not"
+    )
+    aside = Panel(
+        "",
+        "",
+        "",
+        [Series("c", [1.88, 3.94], [1.0, 2.0]), Series("line", [2.0, 4.0], [2.0, 4.0], paper=True)],
+    )
+    assert aside.x_ticks == [2, 4], "points drawn beside a whole number belong to it"
+    small = Panel("", "", "", [Series("c", [1.0, 2.0], [1e-7, 3e-7])], log_y=True)
+    assert chart(small)["layout"]["yaxis"]["ticktext"][:2] == ["10<sup>-7</sup>", "2·10<sup>-7</sup>"]

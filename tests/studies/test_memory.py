@@ -71,7 +71,9 @@ def test_the_figures_have_a_border_in_every_panel_and_the_map_a_line():
     border, bits, heat = figures(Results({"amsel2024/memory": table()}, lambda key: {}))
     assert all(panel.series[-1].name == "two bits per parameter" for panel in (*border.panels, *bits.panels))
     line = heat.panels[0].heat_map.lines[0]
-    assert len(line.x) == len(heat.panels[0].heat_map.y) == 4
+    assert len(heat.panels[0].heat_map.y) == 4
+    assert line.y == [-0.5, 0.5, 0.5, 1.5, 1.5, 2.5, 2.5, 3.5], "upright through every row"
+    assert [line.x[place] for place in (0, 2, 4, 6)] == [line.x[place] for place in (1, 3, 5, 7)]
     assert figures(Results({}, lambda key: {})) == []
 
 

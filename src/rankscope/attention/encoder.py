@@ -14,7 +14,7 @@ from rankscope.theory.heads.counting import heads_of_budget
 
 
 class NormKind(Enum):
-    """Which normalisation stands around attention and MLP."""
+    """Which normalisation surrounds attention and MLP."""
 
     LAYER = "layer"
     RMS = "rms"
@@ -148,7 +148,7 @@ class RankEncoder(nn.Module):
         """The paper's encoder: post-norm, one learned scalar a norm, `budget` averaged blocks of dim/rank heads a layer.
 
         A layer's attention equals the average of `budget` stock modules in function and in Adam's steps: initial weights
-        and gradients are those of a block, and the 1/budget stands outside the weights.
+        and gradients are those of a block, and the factor 1/budget is outside the weights.
         """
         paper: dict[str, Any] = {"norm": NormKind.SCALAR, "order": NormOrder.POST, "blocks": budget}
         return cls(layers, dim, heads_of_budget(dim, rank, budget), rank, hidden, **(paper | settings))

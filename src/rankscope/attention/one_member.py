@@ -29,7 +29,7 @@ GAINS = ((4, 64), (8, 16))
 def way_of(layer: "RankAttention", query: Tensor, key: Tensor, batch_first: bool, *, plain: bool) -> Way:
     """The layer's `way` if it has one; else the fused kernel on a GPU that has it, where it applies and is the faster.
 
-    plain   softmax, no weights asked for, nothing masked or dropped
+    plain   softmax, no weights returned, nothing masked or dropped
     """
     samples, tokens = key.shape[:2] if batch_first else key.shape[1::-1]
     alike = layer.rank == layer.value_rank and layer.heads == layer.kv_heads

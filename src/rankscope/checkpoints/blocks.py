@@ -1,4 +1,4 @@
-"""A block of a checkpoint: described without being read, read into one orientation when asked.
+"""A block of a checkpoint: described without being read, and read into one orientation on demand.
 
 Orientation: q = w_q x + b_q with w_q (head, rank, dim); a head writes w_o (dim, rank) times its mix of
 values. So a head's products are qk = w_kᵀ w_q and ov = w_o w_v.

@@ -138,7 +138,7 @@ class Layout(Config):
 
 
 def read_layout(path: str | Path) -> Layout:
-    """A layout said by hand, from a JSON file with the fields of `Layout`."""
+    """A layout given by hand, in a JSON file with the fields of `Layout`."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Where tensors come from: a folder, a hub id, a file, a loaded model or a state dict, one tensor at a time.
 
 No pickle is executed: `.bin` and `.pt` files are read with weights-only loading, everything else is
-safetensors. A file is opened for one tensor and closed again, so memory holds what was asked for.
+safetensors. A file is opened for one tensor and closed again, so memory holds only the tensors in use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLOATS = {
     "F8_E5M2": torch.float8_e5m2,
 }
 SCALES = ("_scale_inv", "_scale")
-"""What stands behind the name of an 8-bit weight in that of its scale; both kinds multiply it."""
+"""The suffixes that turn the name of an 8-bit weight into the name of its scale; the weight is multiplied by either kind."""
 INDEX = "model.safetensors.index.json"
 VALUES_AT_ONCE = 1 << 20
 PICKLES = (".bin", ".pt", ".pth")
@@ -52,7 +52,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Source:
-    """Named tensors that are read when asked for, and the configuration that came with them."""
+    """Named tensors that are read on demand, and the configuration that came with them."""
 
     label: str
     tensors: Mapping[str, TensorInfo]

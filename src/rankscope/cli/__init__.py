@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. One module for each kind of question, imported when it is asked."""
+"""The command line: parse, call, print. One module per kind of command, imported when the command runs."""
 
 from rankscope.cli.app import run_app as main
 

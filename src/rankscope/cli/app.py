@@ -1,4 +1,4 @@
-"""The command line's trunk: the app, options that commands share, and how a mistake is told."""
+"""The core of the command line: the app, options that commands share, and how errors are printed."""
 
 import io
 import math

@@ -68,7 +68,7 @@ def _table(frame: pd.DataFrame) -> Table:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table for JSON, which has no NaN: null stands where there is no value."""
+    """The rows of a table for JSON, which has no NaN: a missing value is null."""
     rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
     return rows
 

@@ -174,7 +174,7 @@ def _journal(base: Source, tuned: Source, filters: Filters) -> Path | None:
 
 
 def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Console) -> AdapterDraft | None:
-    """The adapter to be; where none is possible a measurement still stands, and the reason is told."""
+    """The adapter to write; where none is possible, the measurement is still shown, with the reason."""
     try:
         return draft_adapter(scope, **asked)
     except InputError as error:

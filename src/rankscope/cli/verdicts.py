@@ -31,7 +31,10 @@ def show(made: "Sequence[Section]", as_json: bool) -> None:
         found = [
             {"scale": section.scale, **one, "replication": _replications(section, one["figure"])}
             for section in made
-            for one in (*map(_judgement, section.judgements), *map(_unfinished, section.unfinished))
+            for one in (
+                *(_judgement(judgement) | _beside(section, judgement) for judgement in section.judgements),
+                *map(_unfinished, section.unfinished),
+            )
         ]
         emit(json.dumps(found, ensure_ascii=False, indent=2))
         return
@@ -51,7 +54,7 @@ def show(made: "Sequence[Section]", as_json: bool) -> None:
 
 
 def _verdicts(paper: str, judgements: Iterable[Judgement], *, wide: bool) -> Table:
-    """A paper's claims, a line each where 80 columns allow it; the paper's own value where there is room."""
+    """A paper's claims, one line per claim where 80 columns allow it, and the paper's own value where there is room."""
     table = Table(
         title=f"\n{paper}", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
     )
@@ -97,6 +100,27 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "measured": number(check.mean),
         "interval": [number(end) for end in check.interval],
         "checks": [_check(check) for check in judgement.checks],
+    }
+
+
+def _beside(section: "Section", judgement: Judgement) -> dict[str, Any]:
+    """What other seeds say on the claim, where the section has a second set of them."""
+    from rankscope.lab.agreement import fate
+
+    found = fate(judgement, section.beside)
+    if section.beside is None or found is None:
+        return {}
+    there = section.beside.judgements[judgement.claim.id]
+    check = there.decisive
+    return {
+        "other_seeds": {
+            "verdict": there.verdict.value,
+            "fate": found.value,
+            "first_seed": section.beside.seeds[0],
+            "seeds": there.seeds,
+            "measured": number(check.mean),
+            "interval": [number(end) for end in check.interval],
+        }
     }
 
 

@@ -1,4 +1,4 @@
-"""Errors, strict configurations, named random streams, whole files: what every other room stands on. No torch until asked."""
+"""Errors, strict configurations, named random streams, whole files: the base of every room. Imports no torch by itself."""
 
 from rankscope.core.config import Config
 from rankscope.core.errors import InputError, RankscopeError, plain_errors, suggest

@@ -17,7 +17,7 @@ class RankscopeError(Exception):
 
 
 class InputError(RankscopeError, ValueError):
-    """The caller asked for something that cannot be; the message names the remedy."""
+    """The caller's input is not valid; the message names the remedy."""
 
 
 @contextmanager

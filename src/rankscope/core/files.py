@@ -16,7 +16,7 @@ def write_atomic(path: Path) -> Iterator[Path]:
     """A name beside `path` to write a file or a folder to; at the end of the block it becomes `path`.
 
     What was written is synced, renamed, and the folder is synced. A crash between any two of these steps leaves at
-    `path` what was there before or all that is new; after an exception the unfinished part is removed, too.
+    `path` what was there before or all that is new; after an exception the unfinished part is removed as well.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ def stream(seed: int, *names: Name, device: torch.device | str = "cpu") -> torch
 
 
 def _path(names: tuple[Name, ...]) -> tuple[str | int, ...]:
-    """The names as they are hashed: a split stands by itself if it is the first, and else is added to the name before it.
+    """The names as they are hashed: a split is a name of its own if it is the first, and else is added to the name before it.
 
     TRAIN adds nothing: the streams of training had their names before there were splits.
     """

@@ -4,7 +4,7 @@ Where rank · heads is one number, the projections of every (rank, heads) pair h
 share every matrix product, and only the cut of the channels into heads differs. In GPT-2 that number is dim; here rank and
 heads are free.
 
-A member's weights are what its seed says, whatever its rank and whoever stands beside it. They are a tensor a layer,
+A member's weights depend on its seed alone, not on its rank or the other members. They are one tensor per layer,
 `layer.name`, and (member, out, in) for a linear map. Activations are (member, position, feature), positions are samples times
 tokens. With 16-bit arrays the residual stream stays float32, as under autocast.
 """

@@ -3,7 +3,7 @@
 At one budget the projections of every (rank, heads) pair have the same shape, (budget·dim) × width. So members of
 different rank share every matrix product, and only attention's reshape differs from one group of rank to the next.
 
-A member's weights are what its seed says, whatever its rank and whoever stands beside it. They are (member, layer, …) for
+A member's weights depend on its seed alone, not on its rank or the other members. They are (member, layer, …) for
 each parameter of a layer, and (member, token, …) for positions.
 
 Training holds the weights as `leaves_of` arranges them, so that a step neither slices nor concatenates them: a tensor

@@ -124,7 +124,7 @@ def init(
 
 
 def passes(model: Layered, weights: Weights, x: Float[Tensor, "member sample token dim"]) -> list[Pass]:
-    """What happens in every layer; tokens of all samples stand on one axis."""
+    """What happens in every layer; tokens of all samples share one axis."""
     members, samples, tokens, _ = x.shape
     flow = x.reshape(members, samples * tokens, model.dim)
     found = []

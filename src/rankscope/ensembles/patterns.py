@@ -32,7 +32,7 @@ TRAINED = ("w_q", "w_k", "w_v", "w_o")
 
 
 class Init(StrEnum):
-    """What stands on the diagonal of W_Q, W_K and W_V at the start."""
+    """The diagonal of W_Q, W_K and W_V at the start."""
 
     THEORY = "theory"  # δ (section II)
     EXPERIMENT = "experiment"  # δ² (section IV)

@@ -25,6 +25,9 @@ MARGIN = 0.05
 APART = 0.07
 """Of an axis, between two ticks whose labels do not touch."""
 
+ASIDE = 0.25
+"""How far from a whole number a point may be drawn so as not to cover another."""
+
 SIDEWAYS = 0.12
 """Between the points of two series at one label, in units of the labels' distance."""
 
@@ -59,9 +62,10 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: y over x. `paper` marks published values, and `like` names the curve whose colour it takes.
+    """One curve: y over x. `paper` marks published or computed values, and `like` names the curve whose colour it takes.
 
-    `labels` name its points.
+    `dashed` tells it from that curve. Series of one name that take others' colours have one entry in the legend. `labels`
+    name its points.
     `seeds` has the values of every place, from which the interval is computed on the axis that shows it; `low` and `high`
     are the ends of another band, such as quartiles.
     """
@@ -75,6 +79,7 @@ class Series:
     paper: bool = False
     seeds: Sequence[Sequence[float]] = ()
     like: str | None = None
+    dashed: bool = False
     labels: Sequence[str] = ()
 
     def drawn(self, *, log: bool) -> Drawn:
@@ -118,7 +123,10 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes; `ordered` colours the curves from pale to dark, in the order of what tells them apart."""
+    """One pair of axes; `ordered` colours the curves from pale to dark, in the order of what tells them apart.
+
+    `most` is the greatest value that y can have, such as 1 for a share: no interval is drawn beyond it.
+    """
 
     title: str
     x_label: str
@@ -128,24 +136,39 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     ordered: bool = False
+    most: float = math.inf
+
+    def drawn(self, series: Series) -> Drawn:
+        """What this panel shows of one of its series."""
+        found = series.drawn(log=self.log_y)
+        return found._replace(high=[min(high, self.most) for high in found.high])
+
+    @property
+    def own(self) -> list[str]:
+        """The names of the curves that have a colour of their own."""
+        return [series.name for series in self.series if not (series.paper or series.like)]
 
     @property
     def x_ticks(self) -> list[float]:
         """The values of a short sweep, which are its natural ticks, or powers of two; empty where neither fits.
 
-        An upright line of theory's is no part of a sweep.
+        An upright line of theory's is no part of a sweep. Points drawn aside from a whole number belong to it.
         """
         sweeps = [series for series in self.series if not (series.paper and len(set(series.x)) == 1)]
         values = sorted({float(x) for series in sweeps for x in series.x if not isinstance(x, str)})
         whole = [value for value in values if value == int(value)]
         if self.log_x:
-            if len(values) <= MOST_TICKS:
+            if len(values) <= MOST_TICKS and all(_short(value) for value in values):
                 return _apart(values)
             doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
             if len(doubled) >= MOST_TICKS // 2:
                 return doubled[:: -(-len(doubled) // MOST_TICKS)]
             return log_ticks(values)
-        if whole != values or len(values) < 2:
+        if whole != values and whole and all(abs(value - round(value)) <= ASIDE for value in values):
+            values = sorted({float(round(value)) for value in values})
+        elif whole != values:
+            return []
+        if len(values) < 2:
             return []
         return values if len(values) <= MOST_TICKS else whole_ticks(values[0], values[-1])
 
@@ -165,7 +188,7 @@ class Panel:
 
     def y_ticks(self, y_range: tuple[float, float] | None) -> list[float]:
         """The ticks of a logarithmic y, for a shared range or the panel's own; empty where y is linear."""
-        drawn = [one.drawn(log=True) for one in self.series] if self.log_y else []
+        drawn = [self.drawn(one) for one in self.series] if self.log_y else []
         return log_ticks(y_range if y_range and drawn else [y for one in drawn for part in one for y in part])
 
     @property
@@ -221,10 +244,19 @@ class Figure:
         columns = min(self.columns or (2 if count == SQUARE else MOST_COLUMNS), count)
         return -(-count // columns), columns
 
+    def colour_names(self, panel: Panel) -> list[str]:
+        """The names that a panel's colours are counted by: its own, and those of every panel that shares one of them.
+
+        A curve then has one colour in all panels.
+        """
+        alike = [one.own for one in self.panels if set(one.own) & set(panel.own)]
+        longest_first = sorted(alike, key=len, reverse=True)
+        return list(dict.fromkeys(name for names in longest_first for name in names))
+
     @property
     def y_range(self) -> tuple[float, float] | None:
         """The range of y that panels share, with a margin; None where every panel has its own."""
-        shown = [series.drawn(log=panel.log_y) for panel in self.panels for series in panel.series]
+        shown = [panel.drawn(series) for panel in self.panels for series in panel.series]
         log = any(panel.log_y for panel in self.panels)
         ends = [
             y
@@ -238,6 +270,26 @@ class Figure:
         if log:
             return low / (high / low) ** MARGIN, high * (high / low) ** MARGIN
         return low - MARGIN * (high - low), high + MARGIN * (high - low)
+
+
+def tick_text(value: float, power: str) -> str:
+    """A number as the label of a tick; very large and small ones as a power, which `power` writes as text.
+
+    >>> [tick_text(value, "{}^{}") for value in (0.002, 32768, 2.0**20, 1e-7, 5e-7)]
+    ['0.002', '32,768', '2^20', '10^-7', '5·10^-7']
+    """
+    exponent = math.floor(math.log10(value) + 1e-9)
+    if -4 <= exponent <= 4:
+        return f"{value:,g}"
+    if value > 1 and math.log2(value).is_integer():
+        return power.format(2, int(math.log2(value)))
+    digits = f"{value / 10.0**exponent:.2g}"
+    return power.format(10, exponent) if digits == "1" else f"{digits}·{power.format(10, exponent)}"
+
+
+def _short(value: float) -> bool:
+    """Whether a number is a tick as it is: whole, or of at most three digits."""
+    return value == int(value) or float(f"{value:.3g}") == value
 
 
 def whole_ticks(low: float, high: float) -> list[float]:
@@ -316,7 +368,7 @@ def curve(
 ) -> Series:
     """Column `y` over seeds at every `x` of a table; `labels` keeps x as text."""
     groups = [
-        (value, group[y].to_numpy(dtype=float).tolist()) for value, group in table.groupby(x, sort=True)
+        (value, values.to_numpy(dtype=float).tolist()) for value, values in table.groupby(x, sort=True)[y]
     ]
     places = [value for value, _ in groups]
     return band(

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from rankscope.figures import palette
-from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
 
 HEIGHT = 300
 SMALL = 240
@@ -18,21 +18,35 @@ DIGITS = 5
 BELOW = 48
 """Pixels under the axis: its labels and its title."""
 
+ABOVE = 55
+"""Pixels above the axes where points have names, which the topmost need."""
+
+POWER = "{}<sup>{}</sup>"
+NEAR = (0.02, 0.09)
+"""Of the axes' lengths: a point's name is left out where another point has one so near."""
+
 MANY_POINTS = 12
-"""From so many points on an interval is a band, not a hedge of bars."""
+"""Beyond so many points a curve has no markers, and its interval is a band, not a hedge of bars."""
 
 Chart = dict[str, Any]
 
 
 def charts_html(figure: Figure) -> str:
     """The figure as a grid of panels; each has its data beside it, which is drawn when it is scrolled to."""
-    panels = "".join(panel_html(panel, figure.y_range) for panel in figure.panels)
+    panels = "".join(
+        panel_html(panel, figure.y_range, names=figure.colour_names(panel)) for panel in figure.panels
+    )
     return f'<div class="panels" style="--columns:{figure.shape[1]}">{panels}</div>'
 
 
-def panel_html(panel: Panel, y_range: tuple[float, float] | None = None, height: int = HEIGHT) -> str:
+def panel_html(
+    panel: Panel,
+    y_range: tuple[float, float] | None = None,
+    height: int = HEIGHT,
+    names: Sequence[str] = (),
+) -> str:
     """One panel with its title."""
-    drawn = chart(panel, y_range, height)
+    drawn = chart(panel, y_range, height, names)
     return (
         f'<figure class="panel"><figcaption>{escape(panel.title)}</figcaption>'
         f'<div class="chart" role="img" aria-label="{escape(panel.alt)}" style="min-height:{drawn["layout"]["height"]}px">'
@@ -41,7 +55,7 @@ def panel_html(panel: Panel, y_range: tuple[float, float] | None = None, height:
 
 
 def _data(value: Chart) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot close the element that contains it."""
     text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
@@ -57,15 +71,20 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def chart(panel: Panel, y_range: tuple[float, float] | None = None, height: int = HEIGHT) -> Chart:
+def chart(
+    panel: Panel,
+    y_range: tuple[float, float] | None = None,
+    height: int = HEIGHT,
+    names: Sequence[str] = (),
+) -> Chart:
     """Traces and layout of one panel; a map is as high as its rows need, and the legend has a line per curve."""
-    named = len(_over(panel.heat_map)) if panel.heat_map else len(panel.series)
+    named = len(_over(panel.heat_map)) if panel.heat_map else len({series.name for series in panel.series})
     below = LEGEND_ROW * named if panel.heat_map or named > 1 else 0
     if panel.heat_map:
-        height = max(height, 60 + ROW_HEIGHT * len(panel.heat_map.y))
+        height = max(height, 60 + ROW_HEIGHT * len(panel.heat_map.y) // panel.heat_map.label_every)
     layout: Chart = {
         "height": height + below,
-        "margin": {"l": 55, "r": 12, "t": 8, "b": BELOW + below},
+        "margin": {"l": 55, "r": 12, "t": ABOVE if _names(panel) else 8, "b": BELOW + below},
         "font": {"size": 12},
         "hovermode": "closest",
         "barmode": "group",
@@ -81,35 +100,64 @@ def chart(panel: Panel, y_range: tuple[float, float] | None = None, height: int 
                 "yaxis": _cells(panel.y_label, panel.heat_map.y, panel.heat_map.label_every, falling=True),
             },
         }
-    aside = any(panel.shifts)
+    aside, shared = any(panel.shifts), palette.unlisted(panel)
     traces = [
-        trace
-        for (series, colour, dash), shift in zip(palette.styled(panel), panel.shifts, strict=True)
+        trace | ({"showlegend": False} if series.name in shared else {})
+        for (series, colour, dash), shift in zip(palette.styled(panel, names), panel.shifts, strict=True)
         for trace in _curve(
-            _beside(series, panel.labels, shift) if aside else series,
-            series.drawn(log=panel.log_y),
-            colour,
-            dash,
+            _beside(series, panel.labels, shift) if aside else series, panel.drawn(series), colour, dash
         )
     ]
+    traces += [
+        {"type": "scatter", "x": [math.nan], "y": [math.nan], "name": escape(name), "mode": "lines",
+         "line": {"color": palette.PAPER, "dash": palette.BROKEN[0].plotly}}
+        for name in sorted(shared)
+    ]  # fmt: skip
     x_axis = _axis(panel.x_label, panel.log_x, None if aside else panel.labels or None)
     if aside:
         x_axis |= _cells(panel.x_label, panel.labels, 1) | {"showgrid": True}
     elif panel.x_ticks:
         x_axis |= {
             "tickvals": panel.x_ticks,
-            "ticktext": [_tick(x) if panel.log_x else f"{x:,g}" for x in panel.x_ticks],
+            "ticktext": [tick_text(x, POWER) if panel.log_x else f"{x:,g}" for x in panel.x_ticks],
         }
     y_axis = _axis(panel.y_label, panel.log_y, None)
     if ticks := panel.y_ticks(y_range):
-        y_axis |= {"tickvals": ticks, "ticktext": [_tick(tick) for tick in ticks]}
+        y_axis |= {"tickvals": ticks, "ticktext": [tick_text(tick, POWER) for tick in ticks]}
     if panel.counts and not panel.log_y:
         y_axis |= {"tickformat": ",d"}
     if y_range:
         y_axis |= {"range": [math.log10(end) for end in y_range] if panel.log_y else list(y_range)}
     elif not panel.log_y and traces and all(y >= 0 for s in panel.series for y in s.y if math.isfinite(y)):
         y_axis |= {"rangemode": "nonnegative"}  # an interval may reach under 0; what it is of cannot
-    return {"data": traces, "layout": layout | {"xaxis": x_axis, "yaxis": y_axis}}
+    return {
+        "data": traces,
+        "layout": layout | {"xaxis": x_axis, "yaxis": y_axis, "annotations": _names(panel) or None},
+    }
+
+
+def _names(panel: Panel) -> list[Chart]:
+    """Points' names beside them, published ones first, where no other name is near; who hovers reads all of them."""
+    points = [
+        (_length(float(x), panel.log_x), _length(float(y), panel.log_y), name)
+        for series in sorted(panel.series, key=lambda one: not one.paper)
+        for x, y, name in zip(series.x, series.y, series.labels, strict=False)
+        if not isinstance(x, str)
+    ]
+    spans = [max(ends) - min(ends) or 1.0 for ends in zip(*((x, y) for x, y, _ in points), strict=True)]
+    named: list[tuple[float, float]] = []
+    made = []
+    for x, y, name in points:
+        if all(abs(x - a) > NEAR[0] * spans[0] or abs(y - b) > NEAR[1] * spans[1] for a, b in named):
+            named.append((x, y))
+            made.append({"x": x, "y": y, "text": escape(name), "textangle": -55, "showarrow": False, "xanchor": "left",
+                         "yanchor": "bottom", "font": {"size": 9}})  # fmt: skip
+    return made
+
+
+def _length(value: float, log: bool) -> float:
+    """A place as plotly's annotations count it: the logarithm where the axis has one."""
+    return math.log10(value) if log else value
 
 
 def _beside(series: Series, labels: Sequence[str], shift: float) -> Series:
@@ -131,7 +179,7 @@ def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Ite
             "hoverinfo": "skip", "showlegend": False,
         }  # fmt: skip
         errors = None
-    lines = "lines" if len(series.x) > 40 or series.paper else "lines+markers"
+    lines = "lines" if len(series.x) > MANY_POINTS or series.paper else "lines+markers"
     hollow = series.paper and series.mark is Mark.POINTS  # what is measured may lie at the same place
     yield {
         "type": "scatter",
@@ -193,12 +241,6 @@ def _cells(title: str, labels: Sequence[str], every: int, *, falling: bool = Fal
         "tickvals": places, "ticktext": [escape(labels[place]) for place in places], "automargin": True,
         "showgrid": False, "zeroline": False,
     }  # fmt: skip
-
-
-def _tick(value: float) -> str:
-    """A number as it is said, or a power of ten."""
-    power = math.floor(math.log10(value) + 1e-9)
-    return f"{value:,g}" if -4 <= power <= 4 else f"10<sup>{power}</sup>"
 
 
 def _axis(label: str, log: bool, categories: Sequence[str] | None) -> Chart:

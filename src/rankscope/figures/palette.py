@@ -1,6 +1,6 @@
 """Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from matplotlib import colormaps
@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 
 from rankscope.figures.figure import Colours, Panel, Series
 
-SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000")
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000", "#8B4513")
 PAPER = "#777777"
 OVER = "#000000"
 HERE = "our setting"
@@ -33,20 +33,29 @@ DASHES = (SOLID, *BROKEN)
 """Lines over a map, which are all of one colour."""
 
 
-def styled(panel: Panel) -> Iterator[tuple[Series, str, Dash]]:
-    """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash, in a curve's colour or grey."""
-    ours = [series.name for series in panel.series if not (series.paper or series.like)]
+def styled(panel: Panel, names: Sequence[str] = ()) -> Iterator[tuple[Series, str, Dash]]:
+    """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash, in a curve's colour or grey.
+
+    `names` are those that colours are counted by, where other panels have curves of the same names.
+    """
+    ours = list(names or panel.own)
     shades = ramp(len(ours)) if panel.ordered else [SERIES[place % len(SERIES)] for place in range(len(ours))]
     colours = dict(zip(ours, shades, strict=True))
-    grey = 0
+    grey = int(bool(unlisted(panel)))  # the first dash in grey is what the legend has for them
     for series in panel.series:
         if series.like in colours:
-            yield series, colours[series.like], BROKEN[0] if series.paper else SOLID
+            yield series, colours[series.like], BROKEN[0] if series.paper or series.dashed else SOLID
         elif not series.paper:
             yield series, colours.get(series.name, PAPER), SOLID
         else:
             yield series, PAPER, BROKEN[grey % len(BROKEN)]
             grey += 1
+
+
+def unlisted(panel: Panel) -> set[str]:
+    """Names that several series share which take the colours of others: the legend has one grey entry for all of them."""
+    names = [series.name for series in panel.series if series.like]
+    return {name for name in names if names.count(name) > 1}
 
 
 def ramp(count: int) -> list[str]:

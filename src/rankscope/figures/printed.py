@@ -2,6 +2,8 @@
 
 import io
 import math
+import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,21 @@ from matplotlib.ticker import MaxNLocator
 
 from rankscope.core.files import write_atomic
 from rankscope.figures import palette
-from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
 
 DPI = 130
 MOST_LETTERS = 36
 """Of all labels of an axis together, from which they are slanted."""
+
+POWER = "${}^{{{}}}$"
+LETTERS = 10.5
+"""Of a figure's title in an inch."""
+
+COLUMN = 2.6
+"""Inches of an entry of a shared legend."""
+
+HEADROOM = 0.25
+"""Of an axis' height, for the names of its topmost points."""
 
 SLANTED = {"rotation": 20, "ha": "right"}
 ROOM = 14
@@ -49,43 +61,67 @@ def draw(figure: Figure) -> Canvas:
     """The figure on a canvas of its own, panels in rows."""
     rows, columns = figure.shape
     maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
-    tallest = max([3.8] + [1.6 + 0.28 * len(heat_map.y) for heat_map in maps])
+    tallest = max([3.8] + [1.6 + 0.28 * len(heat_map.y) / heat_map.label_every for heat_map in maps])
     size = (
         max(7.0, (5.2 if columns < MOST_COLUMNS else 4.4) * columns),
         (tallest if rows == 1 else 3.6 * rows) + 0.3,
     )
+    shared = _shared_names(figure)
     canvas = Canvas(figsize=size, dpi=DPI, layout="constrained")
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     for axis, panel in zip(axes, figure.panels, strict=False):
-        _draw(axis, panel, figure.y_range)
+        _draw(axis, panel, figure)
+        if not panel.heat_map and len(panel.series) > 1 and not shared:
+            axis.legend(fontsize=8)
     for axis in axes[len(figure.panels) :]:
         axis.set_axis_off()
     over = {
         label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    if maps and over:
-        canvas.legend(over.values(), over.keys(), loc="outside lower center", ncols=len(over), fontsize=9)
-    canvas.suptitle(figure.title)
+    if over and (maps or shared):
+        canvas.legend(
+            over.values(),
+            over.keys(),
+            loc="outside lower center",
+            ncols=min(len(over), round(size[0] / COLUMN)),
+            fontsize=9,
+        )
+    canvas.suptitle(textwrap.fill(figure.title, round(LETTERS * size[0])))
     return canvas
 
 
-def _draw(axis: Any, panel: Panel, y_range: tuple[float, float] | None) -> None:
+def _shared_names(figure: Figure) -> bool:
+    """Whether all panels have the same curves, several of them: one legend below is enough, and covers none of them."""
+    names = [{series.name for series in panel.series} for panel in figure.panels if not panel.heat_map]
+    return len(names) > 1 and all(one == names[0] for one in names) and len(names[0]) > 1
+
+
+def _draw(axis: Any, panel: Panel, figure: Figure) -> None:
+    y_range = figure.y_range
     axis.set_title(panel.title, fontsize=10)
     axis.set_xlabel(panel.x_label)
     axis.set_ylabel(panel.y_label)
     if panel.heat_map:
         _draw_map(axis, panel.heat_map)
         return
-    for (series, colour, dash), shift in zip(palette.styled(panel), panel.shifts, strict=True):
+    once = palette.unlisted(panel)
+    for (series, colour, dash), shift in zip(
+        palette.styled(panel, figure.colour_names(panel)), panel.shifts, strict=True
+    ):
         x = [panel.labels.index(label) + shift if isinstance(label, str) else label for label in series.x]
-        _draw_series(axis, series, x, series.drawn(log=panel.log_y), colour, dash)
+        name = "_" if series.name in once else series.name  # matplotlib's legend leaves out what begins so
+        _draw_series(axis, replace(series, name=name), x, panel.drawn(series), colour, dash)
+    for name in sorted(once):
+        axis.plot([], [], color=palette.PAPER, linestyle=palette.BROKEN[0].matplotlib, label=name)
     if panel.labels:
         slant = SLANTED if sum(map(len, panel.labels)) > MOST_LETTERS else {}
         axis.set_xticks(range(len(panel.labels)), panel.labels, **slant)
     if panel.log_x:
         axis.set_xscale("log")
     if panel.x_ticks:
-        axis.set_xticks(panel.x_ticks, [_tick(x) if panel.log_x else f"{x:,g}" for x in panel.x_ticks])
+        axis.set_xticks(
+            panel.x_ticks, [tick_text(x, POWER) if panel.log_x else f"{x:,g}" for x in panel.x_ticks]
+        )
         axis.minorticks_off()
     if panel.log_y:
         axis.set_yscale("log")
@@ -93,7 +129,7 @@ def _draw(axis: Any, panel: Panel, y_range: tuple[float, float] | None) -> None:
         axis.set_ylim(*y_range)
     low, high = axis.get_ylim()
     if ticks := panel.y_ticks(y_range):
-        axis.set_yticks(ticks, [_tick(tick) for tick in ticks])
+        axis.set_yticks(ticks, [tick_text(tick, POWER) for tick in ticks])
         axis.minorticks_off()
         axis.set_ylim(low, high)
     if panel.counts and not panel.log_y:
@@ -106,14 +142,6 @@ def _draw(axis: Any, panel: Panel, y_range: tuple[float, float] | None) -> None:
         axis.set_ylim(bottom=0)  # an interval may reach under 0; what it is of cannot
     _name_points(axis, panel)
     axis.grid(alpha=0.25)
-    if len(panel.series) > 1:
-        axis.legend(fontsize=8)
-
-
-def _tick(value: float) -> str:
-    """A number as it is said, or a power of ten."""
-    power = math.floor(math.log10(value) + 1e-9)
-    return f"{value:,g}" if -4 <= power <= 4 else f"$10^{{{power}}}$"
 
 
 def _draw_series(
@@ -131,11 +159,11 @@ def _draw_series(
     elif series.paper and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
     elif len(x) > 12 and series.mark is Mark.LINE:
-        axis.plot(x, y, color=colour, label=series.name)
+        axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
         if errors:
             axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     else:
-        line = "none" if series.mark is Mark.POINTS else "-"
+        line = "none" if series.mark is Mark.POINTS else dash.matplotlib
         axis.errorbar(
             x,
             y,
@@ -151,7 +179,10 @@ def _draw_series(
 
 
 def _name_points(axis: Any, panel: Panel) -> None:
-    """Points' names above them, where no other name is near: published ones first."""
+    """Points' names above them, where no other name is near: published ones first. There is room for the topmost."""
+    if any(series.labels for series in panel.series):
+        above = axis.transAxes + axis.transData.inverted()
+        axis.set_ylim(top=above.transform((0, 1 + HEADROOM))[1])
     named: list[tuple[float, float]] = []
     for series in sorted(panel.series, key=lambda one: not one.paper):
         for name, *place in zip(series.labels, series.x, series.y, strict=False):

@@ -4,7 +4,7 @@ q, k, v are read once and the result written once; nothing of size heads × toke
 array, as one projection writes them, and so is their gradient. One call serves members of different rank: their channels
 are cut into heads differently, and that is all.
 
-A member's positions, samples times tokens, stand as its kernel likes them: `token_first(rank)`.
+A member's positions, samples times tokens, are ordered as its kernel needs them: `token_first(rank)`.
 """
 
 import math
@@ -316,5 +316,5 @@ def power_of_two(number: int) -> int:
 
 
 def precision() -> str:
-    """float32 products as torch is told to do them: exactly, or by the matrix units in TF32."""
+    """float32 products as torch is configured to compute them: exactly, or by the matrix units in TF32."""
     return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"

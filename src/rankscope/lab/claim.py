@@ -22,7 +22,7 @@ class CheckError(RankscopeError):
 
 
 Checks = Callable[[pd.DataFrame], Sequence[Check]]
-"""What a claim asks of a table: the figures it takes from it, each with its bound."""
+"""How a claim is checked on a table: the numbers it takes from it, each with its bound."""
 
 
 class Origin(StrEnum):

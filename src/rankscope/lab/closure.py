@@ -1,7 +1,7 @@
 """What a module's results can depend on: the modules of the package that it imports, read and never run.
 
 Imports inside functions count, those for type checkers do not. A package's `__init__` is taken by name: what
-`from rankscope.lab import Cell` asks for is the module that defines `Cell`, and not all that the lab exports beside it.
+`from rankscope.lab import Cell` needs is the module that defines `Cell`, and not all that the lab exports beside it.
 A package on the way to a module counts with the statements that importing it runs, without what it only imports,
 defines or names. Code is compared as a tree: docstrings, comments and layout are no code.
 """
@@ -29,7 +29,7 @@ NOT_CODE = {"ctx", "kind", "type_comment"}
 
 
 class Sources:
-    """The modules of a package, read from its folder when they are asked for and kept as they were then."""
+    """The modules of a package, read from its folder on first use and then kept."""
 
     def __init__(self, package: Path) -> None:
         self.package = package

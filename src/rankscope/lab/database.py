@@ -1,4 +1,4 @@
-"""The store's SQLite file: made, opened to write or to read alone, and what is wrong with it said as what it is."""
+"""The store's SQLite file: creates it, opens it for writing or only for reading, and names what is wrong with it."""
 
 import hashlib
 import os

@@ -26,7 +26,7 @@ Overrides = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cell(Generic[TaskT, ModelT, RecipeT]):
-    """One training: its settings, its seed, and where it stands on the grid."""
+    """One training: its settings, its seed, and its place on the grid."""
 
     experiment: str
     task: TaskT

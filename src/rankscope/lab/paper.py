@@ -78,7 +78,7 @@ class Paper:
     misprints: Sequence[Misprint] = ()
 
     def with_studies(self, *studies: Study) -> "Paper":
-        """The paper, and what is asked beyond it."""
+        """The paper together with studies that go beyond it."""
         parts: tuple[Paper | Study, ...] = (self, *studies)
         return replace(
             self,

@@ -18,7 +18,7 @@ from rankscope.lab.tables import Kept, read_kept
 from rankscope.lab.vouching import Vouched, code_note, read_vouched
 
 SUFFIX = "-paper"
-"""Ends every id of the section: the same figures and claims may stand on the page at another scale."""
+"""Ends every id of the section: the page may have the same figures and claims at another scale."""
 
 MADE_BY = ["device", "dtype", "torch", "version", "commit_id"]
 

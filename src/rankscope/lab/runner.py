@@ -1,4 +1,4 @@
-"""The local runner: groups cells that can train together by a rule that asks no clock, and uses every core."""
+"""The local runner: groups cells that can train together by a rule that does not depend on timing, and uses every core."""
 
 import math
 import time

@@ -1,6 +1,6 @@
 """What a page shows of one paper: verdicts, figures, and where they come from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -23,10 +23,18 @@ class Unfinished:
 
 
 @dataclass(frozen=True)
-class Section:
-    """One paper on the page; `suffix` ends its ids, the figures' too, where the paper has another section.
+class OtherSeeds:
+    """The verdicts of another run on the same claims, by their ids, and which seeds that run had."""
 
-    `ruled` are the statements of its theorem of which every claim has a verdict.
+    seeds: range
+    judgements: Mapping[str, Judgement]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One paper on the page; `suffix` ends its ids, also those of its figures, where the paper has another section.
+
+    `ruled` are the statements of its theorem of which every claim has a verdict. `beside` has the verdicts of other seeds.
     """
 
     paper: Paper
@@ -40,3 +48,4 @@ class Section:
     findings: Sequence[Finding] = ()
     replications: Sequence[Replication] = ()
     ruled: Sequence[Ruled] = ()
+    beside: OtherSeeds | None = None

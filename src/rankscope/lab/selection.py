@@ -1,4 +1,4 @@
-"""What is asked of the lab: which papers, at which scale, and which part of them."""
+"""What to run: which papers, at which scale, and which part of them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,7 +53,7 @@ class Selection:
             raise InputError("where cuts one experiment's grid: name the experiment.", argument="experiment")
 
     def claims(self, paper: Paper) -> list[Claim]:
-        """The paper's claims that are asked for."""
+        """The paper's claims that were selected."""
         return [
             claim
             for claim in paper.claims
@@ -73,7 +73,7 @@ class Selection:
         return [replace(e, grid=self._seeded(e.grid)) for e in chosen]
 
     def _seeded(self, grid: Grid) -> Grid:
-        """The grid over the seeds that are asked for."""
+        """The grid over the selected seeds."""
         seeds = grid.seeds if self.seeds is None else range(self.seeds)
         return Grid(seed=(self.first_seed + seed for seed in seeds), **grid.axes)
 

@@ -40,7 +40,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Misprint:
-    """What stands in a paper, and how it is read here."""
+    """What a paper prints, and how it is read here."""
 
     source: str
     printed: str

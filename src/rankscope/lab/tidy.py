@@ -1,4 +1,4 @@
-"""Tidy tables: every row belongs to one measurement, and what a value was measured at stands in columns of its own."""
+"""Tidy tables: every row belongs to one measurement, and the coordinates of a value have columns of their own."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def with_whole(table: pd.DataFrame, rows: pd.DataFrame, **place: Scalar) -> pd.D
 
 
 def by_member(members: Sequence[Record], rows: Iterable[Measured]) -> list[list[Record]]:
-    """Every member's records from rows of all members; what is given for a member stands in each of its records."""
+    """Every member's records from rows of all members; what is given for a member is repeated in each of its records."""
     plain = [(at, {name: values.double().tolist() for name, values in found.items()}) for at, found in rows]
     return [
         [{**own, **at, **{name: values[place] for name, values in found.items()}} for at, found in plain]

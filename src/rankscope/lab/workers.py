@@ -26,7 +26,7 @@ PLACES = 4096
 """Far more than tasks that run at a time: each has a place of its own for what it tells."""
 
 GRACE = 5.0
-"""Seconds that a worker has to come to its next step after it was asked to stop."""
+"""Seconds that a worker has to reach its next step after a request to stop."""
 
 
 class CancelledError(Exception):
@@ -96,7 +96,7 @@ _signals: Signals | None = None
 
 
 class _This:
-    """A worker process: whether it has a task, and whether it was asked to end."""
+    """A worker process: whether it has a task, and whether a request to end was sent."""
 
     busy = False
     ending = False

@@ -1,4 +1,4 @@
-"""What rounding alone leaves in the difference of two checkpoints, and how many directions stand above it."""
+"""What rounding alone leaves in the difference of two checkpoints, and how many directions are above it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def stored_precision(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> tor
 
 
 def signal_rank(singular_values: Float[Tensor, " value"], noise: RoundingNoise) -> int:
-    """How many singular values stand above what rounding noise alone would give, as far as they are resolved."""
+    """How many singular values are above what rounding noise alone would give, as far as they are resolved."""
     return int((singular_values > math.hypot(noise.edge(), unresolved(singular_values, *noise.shape))).sum())
 
 

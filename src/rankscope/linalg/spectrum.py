@@ -1,6 +1,6 @@
 """Measured ranks: three answers to "how many directions does this matrix use?", from its singular values.
 
-Singular values stand on the last axis, in any order; axes before it are a batch. A zero matrix has
+Singular values are on the last axis, in any order; axes before it are a batch. A zero matrix has
 measured rank 0 under all three, and each lies between 0 and the number of non-zero singular values.
 """
 

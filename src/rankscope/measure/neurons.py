@@ -1,6 +1,6 @@
 """Which neurons are large, how many are small, and which go when some are removed.
 
-A neuron, or a head, is a unit; units stand on the last axis of what is said of them.
+A unit is a neuron or a head; units are on the last axis of every argument.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def pruned_mask(
 ) -> Bool[Tensor, "*member unit"]:
     """The units that go when `fraction` of them is removed in that order; of equals the first goes first.
 
-    chance     stands for the size where the order is random: numbers that were drawn for the units, the least goes first
+    chance     replaces the size where the order is random: numbers that were drawn for the units, the least goes first
     rounding   from a fraction of the units to whole ones; `math.floor` removes no more than the fraction
     """
     if order is Order.RANDOM and chance is None:

@@ -1,6 +1,6 @@
 """Scores to prune by, beside magnitude: how much a unit, a neuron or a head, is worth keeping; the least goes first.
 
-A unit's weights stand on the last two axes: (1 × input) for a neuron, (rank × input) for a head.
+A unit's weights are on the last two axes: (1 × input) for a neuron, (rank × input) for a head.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 from rankscope.linalg.weights import Weights
 
 ENERGIES = (0.90, 0.95, 0.99)
-"""Shares of ‖ΔW‖² that a rank is asked to hold."""
+"""Shares of ‖ΔW‖² that a rank must hold."""
 
 
 def update_factors(start: Weights, end: Weights, names: Sequence[str]) -> dict[str, Factors]:

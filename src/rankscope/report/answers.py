@@ -31,13 +31,13 @@ class Evidence:
 
     @property
     def sure(self) -> str:
-        """At which sizes it was measured, and over how many seeds, and where its claims were judged."""
+        """How sure it is: the sizes at which it was measured, the seeds, and where its claims were judged."""
         seeds = "1 seed" if self.finding.seeds == 1 else f"{self.finding.seeds} seeds"
-        said = f"Measured {size(self.section.scale)}, {seeds}"
+        said = f"How sure: measured {size(self.section.scale)} with {seeds}"
         if not self.carriers:
-            return f"{said}; its claims have no verdict until more cells have been run."
+            return f"{said}; no verdict yet, since its claims need trainings that have not been run."
         elsewhere = {one.section.scale for one in self.carriers} - {self.section.scale}
-        return f"{said}; judged {' and '.join(map(size, sorted(elsewhere)))}:" if elsewhere else f"{said}:"
+        return f"{said}; judged {' and '.join(map(size, sorted(elsewhere)))}:" if elsewhere else f"{said};"
 
 
 def size(scale: str) -> str:
@@ -45,11 +45,16 @@ def size(scale: str) -> str:
     return SIZES.get(scale, f"at scale {scale}")
 
 
-def labels(claims: Sequence[Claim]) -> dict[str, str]:
-    """What to call each of some claims: its source or, where several have the same, its name in words."""
+def labels(claims: Sequence[Claim], *, with_source: bool = False) -> dict[str, str]:
+    """What to call each of some claims: its source or, where several have the same, its name in words as well or alone."""
     shared = Counter(claim.source for claim in claims)
+    words = {claim.id: claim.name.replace("-", " ") for claim in claims}
     return {
-        claim.id: claim.name.replace("-", " ") if shared[claim.source] > 1 else claim.source
+        claim.id: claim.source
+        if shared[claim.source] == 1
+        else f"{claim.source} ({words[claim.id]})"
+        if with_source
+        else words[claim.id]
         for claim in claims
     }
 

@@ -61,6 +61,20 @@ def factor(check: Check) -> str:
     return f" ({2**check.mean:.3g} times)" if "log₂" in check.what and math.isfinite(check.mean) else ""
 
 
+def other(section: Section, judgement: Judgement) -> Judgement | None:
+    """What the section's other seeds say on a claim, where they have judged it."""
+    return section.beside.judgements.get(judgement.claim.id) if section.beside else None
+
+
+def beside(there: Judgement, here: Judgement) -> str:
+    """What other seeds measured where ours are closest; their own closest check where they have no such check."""
+    same = [check for check in there.checks if check.what == here.decisive.what]
+    check = same[0] if same else there.decisive
+    low, high = check.interval
+    named = "" if same else f"{check.what}: "
+    return f"{named}{check.mean:.3g} [{low:.3g}, {high:.3g}]"
+
+
 def undecided(judgement: Judgement, scale: str) -> str:
     """Why a claim is undecided, and what would decide it; empty for a claim that is decided."""
     if judgement.verdict is not Verdict.UNDECIDED:

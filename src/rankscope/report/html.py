@@ -20,13 +20,14 @@ from rankscope.core.files import write_atomic
 from rankscope.figures.figure import Figure, Panel
 from rankscope.figures.interactive import SMALL, charts_html, panel_html
 from rankscope.figures.printed import save_static
+from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
 from rankscope.lab.claim import wrong_by_chance
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
 from rankscope.lab.workers import FORKS, Signals, crew
 from rankscope.report.answers import answers, contradictions, hero, labels, size, statements
-from rankscope.report.claims import factor, groups, undecided
+from rankscope.report.claims import beside, factor, groups, other, undecided
 
 
 def write_report(folder: Path, sections: Sequence[Section], *, name: str | None = None) -> Path:
@@ -51,6 +52,10 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str | None 
         statements=Counter(one.judgement.verdict for one in said),
         decided=sum(one.verdict is not Verdict.UNDECIDED for one in judged),
         wrong=wrong_by_chance(judged),
+        fates=[one.value for one in Fate],
+        claims=len(
+            {one.claim.id for section in sections for one in (*section.judgements, *section.unfinished)}
+        ),
         papers={section.paper.name: title(section.paper) for section in sections},
         pictures=pictures,
     )
@@ -67,7 +72,13 @@ def write_page(path: Path, template: str, **values: object) -> Path:
         for name in ("vendor/plotly-cartesian.min.js", "page.js", "page.css")
     )
     environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True, trim_blocks=True)
-    environment.filters |= {"panel": _panel, "labels": labels, "factor": factor}
+    environment.filters |= {
+        "panel": _panel,
+        "labels": labels,
+        "factor": factor,
+        "other": other,
+        "beside": beside,
+    }
     page = environment.get_template(template).render(
         version=rankscope.__version__,
         style=Markup(style),
@@ -121,6 +132,10 @@ def _section(section: Section) -> dict[str, object]:
         "suffix": section.suffix,
         "id": section.paper.name + section.suffix,
         "notes": section.notes,
+        "section": section,
+        "beside": section.beside,
+        "agreement": list(sentences(section)) if section.beside else (),
+        "fates": {one.claim.id: fate(one, section.beside) for one in section.judgements},
         "groups": groups(section),
         "drawn": {figure.id for figure in section.figures},
         "undecided": {one.claim.id: undecided(one, section.scale) for one in section.judgements},

@@ -1,6 +1,7 @@
 "use strict";
 // Charts are drawn when they come near the window, in the colours of the page.
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const narrow = matchMedia("(max-width: 760px)");
 
 // Dark colours are mixed with white where the page is dark: black becomes all but white.
 function readable(colour) {
@@ -27,6 +28,7 @@ function themed(chart) {
   const layout = {
     ...chart.layout, xaxis: axis(chart.layout.xaxis), yaxis: axis(chart.layout.yaxis),
     legend: { ...chart.layout.legend, ...(map && { bgcolor: "#eeeeee", font: { color: "#111111" } }) },
+    annotations: narrow.matches ? [] : chart.layout.annotations, // on a narrow screen names would cover each other
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { ...chart.layout.font, color: ink },
   };
   return [data, layout, { responsive: true, displayModeBar: false }];
@@ -72,13 +74,15 @@ function choose() {
   const chosen = Object.fromEntries(new FormData(bar));
   const words = chosen.search.toLowerCase().split(/\s+/).filter(Boolean);
   for (const row of claims)
-    row.hidden = ["paper", "scale", "origin", "verdict"].some(name => chosen[name] && row.dataset[name] !== chosen[name])
+    row.hidden = ["paper", "scale", "origin", "verdict", "fate"].some(name => chosen[name] && row.dataset[name] !== chosen[name])
       || !words.every(word => row.words.includes(word));
   for (const body of document.querySelectorAll(".claims tbody")) {
     const rows = claims.filter(row => row.parentNode === body);
     body.hidden = rows.length > 0 && rows.every(row => row.hidden);
     body.append(...rows.sort(ORDERS[chosen.sort] || ORDERS.page));
   }
+  const narrowed = words.length > 0 || ["origin", "verdict", "fate"].some(name => chosen[name]);
+  for (const figure of document.querySelectorAll("section .figure")) figure.hidden = narrowed; // the claims that are left stand together
   for (const section of document.querySelectorAll("section[data-paper]"))
     section.hidden = ["paper", "scale"].some(name => chosen[name] && section.dataset[name] !== chosen[name]);
   bar.querySelector("output").value = `${claims.filter(row => !row.hidden).length} of ${claims.length} claims`;
@@ -89,6 +93,7 @@ function choose() {
 function show() {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
+  if (target.matches(".figure")) target.hidden = false; // a claim leads to its figure, and the choice of claims stays
   if (bar && target.closest("[hidden]")) { bar.reset(); choose(); }
   for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
   target.scrollIntoView();

@@ -61,7 +61,7 @@ def _described(figure: Figure | None) -> str:
 
 def _item(one: Evidence) -> str:
     """A finding, the verdicts that carry it, and where to read on."""
-    named = labels([carrier.judgement.claim for carrier in one.carriers])
+    named = labels([carrier.judgement.claim for carrier in one.carriers], with_source=True)
     verdicts = ", ".join(
         f"{named[carrier.judgement.claim.id]} *{carrier.judgement.verdict}*" for carrier in one.carriers
     )

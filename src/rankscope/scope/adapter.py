@@ -51,7 +51,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class AdapterDraft:
-    """An adapter before it is written: the fate of every tensor, and how PEFT will be told."""
+    """An adapter before it is written: the fate of every tensor, and how PEFT is configured for it."""
 
     scope: UpdateScope
     fates: Fates

@@ -133,7 +133,7 @@ class Fates:
 
     @property
     def lost(self) -> list[TensorFate]:
-        """The changes that are left out though neither a filter nor the rule asked for it."""
+        """The changes that are left out though neither a filter nor the rule excludes them."""
         skipped = [
             item for item in self.items if item.fate == Fate.SKIPPED and (item.energy > 0 or item.unknown)
         ]

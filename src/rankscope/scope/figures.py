@@ -85,7 +85,7 @@ def _inputs_figure(table: pd.DataFrame) -> Figure:
 
 
 def update_figures(scope: UpdateScope, rules: pd.DataFrame) -> list[Figure]:
-    """Kept energy against parameters, the spectra of the largest updates, and what every rule asks of every matrix."""
+    """Kept energy against parameters, the spectra of the largest updates, and the rank that every rule gives every matrix."""
     kept = energy_curve(scope)
     curve = Series("one rank for all matrices", kept["parameters"].tolist(), kept["kept_energy"].tolist())
     largest = scope.table.dropna(subset=["effective_rank"]).nlargest(MOST_SPECTRA, "energy")["name"]

@@ -1,4 +1,4 @@
-"""What PEFT does not adapt as it stands: layers that it renames on the way in, and those that it refuses."""
+"""What PEFT does not adapt unchanged: layers that it renames on the way in, and those that it refuses."""
 
 from __future__ import annotations
 

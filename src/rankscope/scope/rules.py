@@ -18,7 +18,7 @@ RULES = "energy@SHARE (such as energy@0.95), signal, gavish-donoho, rank=N, budg
 
 
 def ranks_by(scope: UpdateScope, rule: str, *, max_rank: int | None = None) -> dict[str, int]:
-    """The rank that `rule` asks for in every matrix that changed; 0 where it asks for none."""
+    """The rank that `rule` gives every matrix that changed; 0 where it gives none."""
     if max_rank is not None and max_rank < 1:
         raise InputError(f"max_rank={max_rank}: an adapter has rank 1 at least.", argument="max_rank")
     ranks = _uncapped(scope, rule)

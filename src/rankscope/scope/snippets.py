@@ -1,6 +1,6 @@
 """Ranks to paste: a PEFT LoraConfig and an axolotl section for training with the ranks that were measured.
 
-The same part of several layers stands in one regular expression, so that a line stays short whatever the depth.
+One regular expression covers the same part of several layers, so that lines stay short at any depth.
 """
 
 from __future__ import annotations

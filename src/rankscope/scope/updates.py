@@ -1,4 +1,4 @@
-"""What training added: ΔW = tuned − base of every tensor, its ranks, and what rank each rule asks for."""
+"""What training added: ΔW = tuned − base of every tensor, its ranks, and the rank that each rule gives."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def _tied_embedding(source: Source) -> str | None:
 
 
 def fingerprint(base: Source, tuned: Source, asked: tuple[str | None, ...]) -> str:
-    """What a resumed run must find unchanged: the files, the times they were written, and what was asked for."""
+    """What a resumed run must find unchanged: the files, the times they were written, and the options."""
     stamps = []
     for source in (base, tuned):
         if source.folder is None:

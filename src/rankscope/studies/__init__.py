@@ -1,1 +1,1 @@
-"""What is asked beyond the papers, a package for each question."""
+"""Studies that go beyond the papers, one package per question."""

@@ -1,4 +1,4 @@
-"""A training that was stopped goes on where it stood: its whole state in one file, replaced in one move."""
+"""A stopped training continues where it was: its whole state in one file, replaced in one move."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ class ResumeState:
 
     @property
     def due(self) -> bool:
-        """Whether the last state is old enough; asks the clock, not the device."""
+        """Whether the last state is old enough, by the clock and not by the device."""
         wait = max(self.seconds, self._took / SHARE) if self.seconds else 0.0
         return time.monotonic() - self._last >= wait
 

@@ -9,10 +9,10 @@ import pytest
 
 from rankscope.lab import AtMost, Between, Origin, Verdict, judge
 from rankscope.papers.li2024.claims import CLAIMS
-from rankscope.papers.li2024.claims.proved import law_paths
 from rankscope.papers.li2024.convergence import PRUNED
 from rankscope.papers.li2024.families import LAW, law_setting
 from rankscope.papers.li2024.quantities import PAIRS
+from rankscope.theory.updates.path import flow_path
 from tests.papers.li2024.tidy import changed, trained, where
 
 SEEDS = range(8)
@@ -92,8 +92,8 @@ def world(experiment, seeds=SEEDS):
         "hidden": lambda: [({"hidden": m}, neurons()) for m in (50, 100, 200, 400)],
         "hidden-fixed": lambda: [({"hidden": m}, neurons()) for m in (50, 100, 200, 400)],
         "law": lambda: [
-            ({"variant": label}, [{"measurement": "convergence", "steps": law_paths()[label] / law_setting(label)[0]}])
-            for label in LAW
+            ({"variant": label}, [{"measurement": "convergence", "steps": flow_path(mean, start) / rate}])
+            for label, (rate, mean, start) in ((label, law_setting(label)) for label in LAW)
         ],
     }[name]()  # fmt: skip
     return pd.DataFrame(

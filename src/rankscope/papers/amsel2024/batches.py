@@ -52,7 +52,7 @@ def arranged(cells: Sequence[EncoderCell], pair: Pair, program: Program) -> Arra
 
 
 class DrawnThere:
-    """Training batches drawn on a GPU by (seed, place) alone, where no generator is asked and a graph counts the steps.
+    """Training batches drawn on a GPU by (seed, place) alone, without a generator, so that a graph can count the steps.
 
     Members of one seed and one number of distinct batches share a source.
     """

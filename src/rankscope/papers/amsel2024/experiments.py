@@ -43,7 +43,7 @@ token as they do there (`Positions.AUTHORS_ADDITIVE`, `AUTHORS_CONCATENATED`), a
 points appended positions leave heads and rank as they are, positions start Gaussian with variance 1/dim, and hidden grows
 with dim.
 
-A group that was stopped goes on where it stood, one that was killed from its last checkpoint, about a minute old: one cell of
+A stopped group continues where it was, a killed one from its last checkpoint, about a minute old: one cell of
 `paper` may take hours.
 """
 
@@ -64,7 +64,7 @@ class Sizes:
     `precision` is that of the arrays, and `coarse` that of figure 1's one-layer encoders below the largest
     budget, whose errors stay above .015; docs/paper-scale.md says what was compared. `figure_start` is where figure 1's
     encoders start: at `paper` where those of results/ did. `repeated_longer` says whether positions, N and d are run with
-    batches that repeat, too.
+    repeated batches as well.
     """
 
     dim: int

@@ -96,7 +96,7 @@ def _panel(
 
 def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
     said = [
-        "An error of 1 is that of answering nothing. Mean over seeds with its 95% interval; of training losses the best "
+        "An answer of zero has error 1. Mean over seeds with its 95% interval; for training losses the best "
         "seed's, as published. heads = budget·dim/rank, so that along a line every model has the same parameters.",
     ]
     dim = int(next(iter(tables.values()))["dim"].iloc[0])

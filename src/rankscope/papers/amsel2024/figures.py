@@ -1,4 +1,4 @@
-"""The figures of amsel2024 beside what the talk shows. Published curves stand behind ours where the sizes are equal."""
+"""The figures of amsel2024 beside what the talk shows. Published curves are drawn behind ours where the sizes are equal."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -110,9 +110,9 @@ def _tokens(table: pd.DataFrame) -> Figure:
         panels=(
             Panel("error against rank", "rank", "error",
                   [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
-                  log_x=True, log_y=True),
+                  log_x=True, log_y=True, ordered=True),
             Panel("error against tokens", "tokens", "error",
-                  _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True, log_y=True),
+                  _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True, log_y=True, ordered=True),
         ),
         shared_y=True,
     )  # fmt: skip
@@ -128,9 +128,9 @@ def _dims(table: pd.DataFrame) -> Figure:
         panels=(
             Panel("error against dim", "dim", "error",
                   _lines(per_block, "per_block", "dim", lambda ratio: f"rank = dim/{ratio}" if ratio > 1 else "rank = dim"),
-                  log_x=True, log_y=True),
-            Panel("error against heads", "heads per budget (dim/rank)", "error",
-                  _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True),
+                  log_x=True, log_y=True, ordered=True),
+            Panel("error against heads", "dim/rank: heads at budget 1", "error",
+                  _lines(per_block, "dim", "per_block", lambda dim: f"dim {dim}"), log_x=True, log_y=True, ordered=True),
         ),
         shared_y=True,
     )  # fmt: skip
@@ -158,8 +158,8 @@ def _floor(table: pd.DataFrame) -> Figure:
         paper_says="Theorem 2: no choice of heads of low rank does better, however they attend. The floor is its proof "
         "evaluated for arbitrary value matrices.",
         caption=f"{MEANS} Nearest of two orthonormal points, a bare sum of heads (no skip, no bias, no MLP): the setting "
-        "of the theorem, to which figure 1's encoders do not belong. Linear heads are not trained but written down: two or "
-        "more heads with small scores have this error at every rank. What lies above it is the training's fault.",
+        "of the theorem, to which figure 1's encoders do not belong. Linear heads are constructed, not trained: two or "
+        "more heads with small scores have this error at every rank. Errors above it are due to training.",
         panels=panels,
         shared_y=True,
     )
@@ -200,7 +200,7 @@ def survey_figure() -> Figure:
     dims = [float(dim) for dim in table["dim"]]
     return Figure(
         id="amsel2024-survey",
-        title="Rank stands still while dim grows",
+        title="The rank of a head does not grow with dim",
         paper_says="Dim and layers grow like crazy; rank is always on the order of 100, and heads = dim/rank.",
         caption="One point per model: the talk's table, and further public models; names where there is room for them. The "
         "line, cut at the top, is rank = dim, a full-rank head.",
@@ -217,7 +217,7 @@ def survey_figure() -> Figure:
 
 
 def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], str]) -> list[Panel]:
-    """Error over rank, a panel a depth: of the table and, where our sizes are the talk's, of its figure."""
+    """Error over rank, one panel per depth: of the table and, where our sizes are the talk's, of its figure."""
     panels = []
     for layers in sorted({*table["layers"], *_published(table, figure)["layers"]}):
         rows = table[table["layers"] == layers]
@@ -231,7 +231,7 @@ def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], s
 def _lines(
     table: pd.DataFrame, by: str, x: str, name: Callable[[Any], str], values: Sequence[Any] = ()
 ) -> list[Series]:
-    """A curve for each value of `by`, over all cells; points of cells that did not train stand out beside it.
+    """A curve for each value of `by`, over all cells; cells that did not train are drawn as points of their own.
 
     `values` may name some that the table does not have: they are named as not run, and no other takes their colour.
     """

@@ -51,11 +51,10 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
     yield Finding(
         name="thin-heads",
         question=Question.HEADS,
-        answer="Not shown here." if replaced else "No.",
+        answer="Not shown here." if replaced else "No, whatever their weights.",
         sentence=f"On the nearest of two points in {full} dimensions, {heads} heads of rank {rank} cannot get below an error "
-        f"of {floor:.3f}, whatever their weights (theorem 2, computed); trained ones reach {thin['error'].mean():.3f}. One "
-        f"head of rank {full}, with as many parameters, is exact on paper and reaches {one['error'].mean():.3f} by the same "
-        f"training.{more}",
+        f"of {floor:.3f} (theorem 2, computed); trained ones reach {thin['error'].mean():.3f}. One head of rank {full}, with "
+        f"as many parameters, is exact in theory and reaches {one['error'].mean():.3f} by the same training.{more}",
         claims=("amsel2024.floor", "amsel2024.one-layer", "amsel2024.budget"),
         figure="amsel2024-floor",
         link="docs/theory.md",
@@ -130,10 +129,10 @@ def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
     yield Finding(
         name="memory",
         question=Question.DEPTH,
-        answer="The published curves of figure 1 are memory.",
-        sentence=f"The authors' program repeats the same 100 batches in every epoch and reports training loss. Done so, "
-        f"{_layers(int(layers))} of rank {rank:g} end at {decimals(fitted)}; the same weights have {decimals(new)} on new "
-        f"points, where answering nothing has 1.{_come_out(results)}",
+        answer="The published curves of figure 1 show memorized training data.",
+        sentence=f"The authors' program repeats the same 100 batches in every epoch and reports training loss. Trained "
+        f"this way, {_layers(int(layers))} of rank {rank:g} end at {decimals(fitted)}; on new points the same weights have an "
+        f"error of {decimals(new)}, where an answer of zero has 1.{_come_out(results)}",
         claims=("amsel2024.memory",),
         figure="amsel2024-1",
         link=EXPERIMENTS,
@@ -152,8 +151,8 @@ def _come_out(results: Results) -> str:
     if not counts.keys() >= {"repeated", "figure1"}:
         return ""
     return (
-        f" {counts['repeated']} published values come out as training loss on repeated batches, {counts['figure1']} as error "
-        "after training on fresh ones."
+        f" We reproduce {counts['repeated']} published values as training loss on repeated batches, and "
+        f"{counts['figure1']} as error after training on fresh ones."
     )
 
 

@@ -18,7 +18,7 @@ from rankscope.tasks.neighbors import multiple_error
 
 TEST_BATCHES = 16
 SEEN_BATCHES = 100
-"""Most batches that repeat on which a model is asked what it remembers."""
+"""The most repeated batches on which a model's memory is measured."""
 
 EPOCH = 100
 """Steps of an epoch: the authors report the best epoch's loss."""

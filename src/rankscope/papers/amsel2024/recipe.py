@@ -17,8 +17,8 @@ class Start(Enum):
     PYTORCH            at 1, as every other norm; the heads attend to all points alike
     COPIES             the same, and every layer starts as a copy of the first, as in torch's TransformerEncoder
     TOWARDS_ANSWER     at E⟨point, answer⟩ < 0, the best multiple of the point itself
-    LAST_LAYER         there, too; in the last of several layers attention adds to a token one of its own length
-    HEADS_APART        there, too; each head prefers points of its own, with scores of standard deviation `APART`
+    LAST_LAYER         as above; in the last of several layers attention adds to a token one of its own length
+    HEADS_APART        as above; each head prefers points of its own, with scores of standard deviation `APART`
     """
 
     PYTORCH = "pytorch"

@@ -1,6 +1,6 @@
 """What theorem 1 and corollary 1 bound, measured at T, when the loss is gone, as tidy rows.
 
-In brackets stands the equation that a measurement serves.
+The equation that a measurement serves is in brackets.
 """
 
 from collections.abc import Iterator

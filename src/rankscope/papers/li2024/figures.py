@@ -123,7 +123,7 @@ def _alignment(results: Results) -> Figure:
     return Figure(
         id="li2024-alignment",
         title="Theorem 1 at a glance: μ'ᵀΔWμ for every pair of patterns",
-        paper_says="Every pattern is mapped onto the relevant ones (μ1, μ2): what is large stands in the first two rows.",
+        paper_says="Every pattern is mapped onto the relevant ones (μ1, μ2): the large entries are in the first two rows.",
         caption="Mean over seeds; blue is positive, orange negative. From irrelevant patterns onto relevant ones, on "
         f"average: {leak['w_q']:+.4f} in Q, {leak['w_k']:+.4f} in K, {leak['w_v']:+.4f} in V. The mean hides what differs "
         "from seed to seed: W_V writes where a random W_O reads.",

@@ -1,6 +1,6 @@
 """What figures 1 to 3 show, measured on a trained group, as tidy rows: which measurement, where, what was found.
 
-In brackets stands the figure that a measurement serves. What theorem 1 bounds is in `convergence.py`.
+The figure that a measurement serves is in brackets. What theorem 1 bounds is in `convergence.py`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What theorem 1 bounds: where each number stands in the table, and what the page calls it."""
+"""What theorem 1 bounds: where each number is in the table, and what the page calls it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ SIGNS = {"plus": ">", "minus": "<"}
 """The two kinds of neurons, by the sign of a_i."""
 
 ROWS = {"o": "o_i", "update": "Δo_i"}
-"""What (11) to (13) say of a neuron's row is said of the trained row and of its update."""
+"""(11) to (13) are read of a neuron's trained row and of its update."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,11 @@ def _line(name: str, table: pd.DataFrame, axis: str, of: Quantity, times: str = 
     return curve(name, rows.assign(value=rows["value"] * (rows[times] if times else 1)), axis, "value")
 
 
+def _computed(series: Series) -> Series:
+    """A curve of theory's: dashed or hollow, and without an interval."""
+    return replace(series, paper=True, seeds=())
+
+
 def _logs(title: str, x_label: str, series: Sequence[Series]) -> Panel:
     return Panel(title, x_label, "steps T", series, log_x=True, log_y=True)
 
@@ -73,7 +79,7 @@ def _convergence(results: Results) -> Figure:
         id="li2024-convergence",
         title="Theorem 1: steps T until the loss is gone",
         paper_says="T = Θ(η^(−3/5) α_*^(−1)).",
-        caption="T is how many updates were made when the loss of a batch fell below 0.05. Dashed: the theorem's power "
+        caption="T is the number of updates until the loss of a batch is below 0.05. Dashed: the theorem's power "
         "through the middle value, and what no training can beat.",
         panels=panels,
         experiments=_run(results, "learning-rate", *fractions, "few-relevant"),
@@ -99,11 +105,12 @@ def _law(results: Results) -> Figure:
                   [curve("measured", rows, "predicted", "steps", mark=Mark.POINTS), Series("equal", ends, ends, paper=True)],
                   log_x=True, log_y=True),
             Panel("over two decades of η(α − κ)", "η(α − κ)", "c = Tη(α − κ)",
-                  [curve("measured", swept, "rate_gap", "constant"), curve("gradient flow", swept, "rate_gap", "flow")],
+                  [curve("measured", swept, "rate_gap", "constant"),
+                   _computed(curve("gradient flow", swept, "rate_gap", "flow"))],
                   log_x=True),
             Panel("the start changed", "", "c = Tη(α − κ)",
                   [curve("measured", started, "variant", "constant", mark=Mark.POINTS, labels=True),
-                   curve("gradient flow", started, "variant", "flow", mark=Mark.POINTS, labels=True)]),
+                   _computed(curve("gradient flow", started, "variant", "flow", mark=Mark.POINTS, labels=True))]),
         ),
         experiments=("li2024/law",),
         columns=2,
@@ -156,8 +163,8 @@ def _patterns(results: Results) -> Figure:
         title="Theorem 1 against the number of patterns M",
         paper_says="(8): irrelevant patterns are mapped onto relevant ones by Ω(1); (10): μᵀΔW_Vμ ≥ Ω(1/M) on irrelevant "
         "ones; every leak falls at least like 1/M.",
-        caption=f"Family A has fixed fractions, family B few relevant tokens, α = 1/M. {AT_T} What is multiplied by M must "
-        "stay up (10), or must not grow.",
+        caption=f"Family A has fixed fractions, family B few relevant tokens, α = 1/M. {AT_T} Quantities multiplied by M must "
+        "not fall (10), or must not grow (leaks).",
         panels=(
             Panel("(8): mean onto relevant patterns", "patterns M", "alignment",
                   lines("", ("ΔW_Q", "q", "irrelevant to relevant", "mean"), ("ΔW_K", "k", "irrelevant to relevant", "mean")),
@@ -215,7 +222,7 @@ def _neurons(results: Results) -> Figure:
         panels=(
             panel("outside ℒ: √m × greatest along another pattern", "on_other"),
             panel("outside ℒ: √m × greatest norm", "norm"),
-            Panel("|ℒ|/m", "neurons m", "fraction", shares, log_x=True),
+            Panel("|ℒ|/m", "neurons m", "fraction", shares, log_x=True, most=1.0),
         ),
         experiments=_run(results, *kinds),
     )
@@ -262,7 +269,7 @@ def _pruning(results: Results) -> Figure:
         panels=(
             Panel(f"(15): loss added, M = {most}", "fraction R of all neurons, out of ℒ", "hinge loss added",
                   [*cost, Series("0.1 R", cost[0].x, [0.1 * float(x) for x in cost[0].x], paper=True)]),
-            Panel("(14): M × loss added without the others", "patterns M", "M × hinge loss added",
+            Panel("(14): M × loss added by pruning outside ℒ", "patterns M", "M × hinge loss added",
                   [curve("measured", others, "patterns", "scaled")], log_x=True),
         ),
         experiments=("li2024/patterns",),

@@ -165,8 +165,20 @@ def _neurons(table: pd.DataFrame) -> Figure:
         f"from {TWO_GROUPS} on (dashed) there are two. Right: the lower group's share, which means little where there are "
         "no two groups.",
         panels=(
-            Panel("variance between the two groups", "layers", "share of the variance", [*apart, limit]),
-            Panel("neurons in the lower group", "layers", "fraction of the neurons", drawn("small_fraction")),
+            Panel(
+                "variance between the two groups",
+                "layers",
+                "share of the variance",
+                [*apart, limit],
+                most=1.0,
+            ),
+            Panel(
+                "neurons in the lower group",
+                "layers",
+                "fraction of the neurons",
+                drawn("small_fraction"),
+                most=1.0,
+            ),
         ),
         experiments=("li2024/depth",),
     )
@@ -198,4 +210,5 @@ def _pruning(table: pd.DataFrame, units: str) -> Figure:
             for n in sorted({table["layers"].min(), table["layers"].max()})
         ],
         experiments=("li2024/depth",),
+        shared_y=True,
     )

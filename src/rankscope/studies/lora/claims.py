@@ -41,7 +41,7 @@ claims("lora-two", source="Remark 1, LoRA", value="rank 2 like full", experiment
        says="Held to rank 2 from the start, training ends with the loss of full training.",
        )(_loss_added(2, AtMost(LIKE_FULL)))  # fmt: skip
 claims("lora-one", source="Remark 1, LoRA", value="rank 1 clearly worse", experiment="lora", figure="lora",
-       says="Held to rank 1, below the number of patterns, it ends clearly worse.",
+       says="Held to rank 1, below the number of patterns, training ends clearly worse.",
        )(_loss_added(1, AtLeast(CLEARLY_WORSE)))  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, band
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024.experiments import TRAIN
@@ -15,6 +15,7 @@ from rankscope.studies.lora.rates import CONVENTIONS, at_equal_rate, best_rates,
 
 AFTERWARDS = "full training, truncated afterwards"
 QUARTILES = (0.25, 0.75)
+CIRCLES = f"Circles: the loss of some seeds never falls under {CONVERGED_LOSS:g}; the mean beside them is over the others."
 
 
 def figures(results: Results) -> list[Figure]:
@@ -40,7 +41,7 @@ def _lora(results: Results) -> Figure:
         paper_says="The updates are of rank 2, the number of label-relevant patterns.",
         caption="W = W_0 + BA for all four matrices, B = 0, A normal of variance 1/rank. Left and middle: η = "
         f"{TRAIN.learning_rate:g}. Left: over {CONVERGED_OVER} batches, median over the judged seeds and their middle half. "
-        f"Else means with 95% intervals; of the ranks held, the greatest is {max(held.y[:-1]):.4f}. Right: best rates of "
+        f"Otherwise means with 95% intervals; the greatest test loss of a rank held is {max(held.y[:-1]):.4f}. Right: best of "
         f"{', '.join(f'{rate:g}' for rate in sorted(table['learning_rate'].unique()))}, chosen on other seeds: {best}.",
         panels=(
             Panel("training loss", "step", "hinge loss", _by_step(results, at_equal_rate(table)), ordered=True),
@@ -66,8 +67,7 @@ def _relevant(results: Results) -> Figure:
         id="li2024-lora-relevant",
         title="Training held to a rank, with k patterns in k classes",
         paper_says="The rank of the updates is the number of label-relevant patterns.",
-        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. Circles: some seeds never have the "
-        f"loss under {CONVERGED_LOSS:g}; the mean beside them is over those that have.",
+        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. {CIRCLES}",
         panels=[
             *panels,
             Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps", steps),
@@ -77,25 +77,27 @@ def _relevant(results: Results) -> Figure:
 
 
 def _parts(results: Results) -> Figure:
-    table = results.tables["li2024/lora-parts"]
+    table = results.tables["li2024/lora-parts"].sort_values(["adapted", "adapter_rank"], kind="stable")
     table = table.assign(
         which=[f"{part}: {rank}" for part, rank in zip(table["adapted"], table["adapter_rank"], strict=True)]
     )
+    parts = list(dict.fromkeys(table["which"]))
+    losses = band(
+        "measured", parts, [table.loc[table["which"] == part, "loss"].tolist() for part in parts], Mark.POINTS
+    )
+    steps = steps_reached("measured", table, "which")
     return Figure(
         id="li2024-lora-parts",
         title="Some of the weights held to a rank, two patterns",
         paper_says="All four updates are of rank 2.",
-        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. What is not held is trained in full.",
+        caption=f"η = {TRAIN.learning_rate:g}; means over seeds with 95% intervals. What is not held is trained in full. "
+        f"{CIRCLES}",
         panels=[
-            Panel(title, "matrices held: rank", label,
-                  [curve("measured", table, "which", column, mark=Mark.POINTS, labels=True)])
-            for title, label, column in (
-                ("test loss at the end", "hinge loss", "loss"),
-                (f"steps until the loss is under {CONVERGED_LOSS:g}", "steps", "converged_step"),
-            )
+            Panel("test loss at the end", "matrices held: rank", "hinge loss", [losses]),
+            Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "matrices held: rank", "steps", steps),
         ],
         experiments=("li2024/lora-parts",),
-    )  # fmt: skip
+    )
 
 
 def _held(rank: str) -> str:
@@ -116,20 +118,20 @@ def _by_step(results: Results, table: pd.DataFrame) -> list[Series]:
     return series
 
 
-def _by_rank(name: str, table: pd.DataFrame, column: str) -> Series:
-    """The mean of a column at every rank, full training last."""
-    labels = [*(label for label in dict.fromkeys(table["adapter_rank"]) if label != FULL), FULL]
-    by_rank = [table.loc[table["adapter_rank"] == label, column].tolist() for label in labels]
+def _by_rank(name: str, table: pd.DataFrame, column: str, by: str = "adapter_rank") -> Series:
+    """The mean of a column at every rank, or by what else is held; full training last."""
+    labels = sorted(dict.fromkeys(table[by]), key=lambda label: label == FULL)
+    by_rank = [table.loc[table[by] == label, column].tolist() for label in labels]
     return band(name, labels, by_rank, Mark.POINTS)
 
 
-def steps_reached(name: str, table: pd.DataFrame) -> list[Series]:
-    """Steps at every rank over the seeds that reach the loss, and a circle where some do not in all their steps."""
+def steps_reached(name: str, table: pd.DataFrame, by: str = "adapter_rank") -> list[Series]:
+    """Steps over the seeds that reach the loss, at every rank or by what else is held; a circle where some never do."""
     steps = int(table["step"].max())
     reached = table["converged_step"] < steps
-    means = _by_rank(name, table.assign(steps=table["converged_step"].where(reached)), "steps")
+    means = _by_rank(name, table.assign(steps=table["converged_step"].where(reached)), "steps", by)
     found = [[value for value in values if not math.isnan(value)] or [math.nan] for values in means.seeds]
-    short = list(dict.fromkeys(str(rank) for rank in table.loc[~reached, "adapter_rank"]))
+    short = list(dict.fromkeys(str(rank) for rank in table.loc[~reached, by]))
     series = [band(name, means.x, found, Mark.POINTS)]
     if short:
         label = f"{name}: not reached in {steps} steps"

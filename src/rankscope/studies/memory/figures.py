@@ -1,5 +1,7 @@
 """Memory against rule, drawn: errors over the number of distinct batches, the bits remembered, and a map with its border."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -26,20 +28,32 @@ def _border(table: pd.DataFrame) -> Figure:
         border = float(rows["border"].iloc[0])
         series = []
         for rank, own in rows.groupby("rank", sort=True):
-            series.append(curve(f"rank {rank}: new points", own, "batches", "answered"))
-            series.append(curve(f"rank {rank}: trained on", own, "batches", "recalled"))
+            series.append(curve(f"rank {rank}", own, "batches", "answered"))
+            trained_on = curve("on what was trained on", own, "batches", "recalled")
+            series.append(replace(trained_on, like=f"rank {rank}", dashed=True))
         series.append(Series("two bits per parameter", [border, border], [0.0, 1.0], paper=True))
-        panels.append(Panel(_shape(shape), "distinct batches", "share of right answers", series, log_x=True))
+        panels.append(
+            Panel(
+                _shape(shape),
+                "distinct batches",
+                "share of right answers",
+                series,
+                log_x=True,
+                ordered=True,
+                most=1.0,
+            )
+        )
     return Figure(
         id="amsel2024-memory-border",
         title="Memory and rule: right answers against the number of distinct batches",
         paper_says=SOURCE,
-        caption="An answer is right if the output points to the right one of the other points. Every training has the same "
-        "number of steps; the last point draws a fresh batch at each. Grey: where the answers would fill two bits per "
-        "parameter.",
+        caption="Solid: new points; dashed: the points trained on. An answer is right if the output points to the right one "
+        "of the other points. Every training has the same number of steps; the last point draws a fresh batch at each. "
+        "Upright: where the answers would fill two bits per parameter.",
         panels=panels,
         experiments=(NAME,),
         columns=2,
+        shared_y=True,
     )
 
 
@@ -55,7 +69,9 @@ def _bits(table: pd.DataFrame) -> Figure:
             Series("all answers", [float(str(count)) for count in whole.index], whole.tolist(), paper=True),
             Series("two bits per parameter", ends, [BITS_PER_PARAMETER] * 2, paper=True),
         ]
-        panels.append(Panel(_shape(shape), "distinct batches", "bits per parameter", series, log_x=True))
+        panels.append(
+            Panel(_shape(shape), "distinct batches", "bits per parameter", series, log_x=True, ordered=True)
+        )
     return Figure(
         id="amsel2024-memory-bits",
         title="What heads of low rank remember, in bits per parameter",
@@ -87,11 +103,20 @@ def _map(table: pd.DataFrame) -> Figure:
         y=[f"{_shape(shape)}, rank {rank}" for shape, rank in rows],
         values=values,
         text=[[f"gap {value:.2f}" for value in line] for line in values],
-        marks=[[f"{value:.2f}" for value in line] for line in values],
+        marks=[
+            [f"{abs(round(value, 2)):.2f}" if abs(value) < 0.005 else f"{value:.2f}" for value in line]
+            for line in values
+        ],
         levels=(0.0, 1.0),
         colours=Colours.SEQUENTIAL,
         scale=True,
-        lines=[MapLine("two bits per parameter", [float(place) for place in places], list(range(len(rows))))],
+        lines=[
+            MapLine(
+                "two bits per parameter",
+                [float(place) for place in places for _ in range(2)],
+                [row + end for row in range(len(rows)) for end in (-0.5, 0.5)],
+            )
+        ],
     )
     return Figure(
         id="amsel2024-memory-map",

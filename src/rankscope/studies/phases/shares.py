@@ -25,7 +25,7 @@ def grid(phase: PhaseMap, table: pd.DataFrame, values: Sequence[float]) -> np.nd
 def checks_of_settings(phase: PhaseMap, table: pd.DataFrame, claim: Claim) -> list[list[list[Check]]]:
     """The claim's checks at every setting, as [row][column].
 
-    The checks of a figure look at each training by itself, so all are asked at once, as if each were a seed.
+    The checks of a figure look at each training by itself, so all are checked at once, as if each were a seed.
     """
     rows, columns = len(phase.y.seen(table)), len(phase.x.seen(table))
     trainings = table.groupby([phase.y.name, phase.x.name, "seed"], sort=True).ngroup()

@@ -52,4 +52,4 @@ def _better_than_chance(table: pd.DataFrame) -> list[Check]:
 
 
 claims("pruning-encoder-neurons", source="beyond the paper", experiment="pruning-encoders", figure="pruning-encoders",
-       says="In deeper encoders, too, ‖o_i‖ is as good as any score.")(_as_long_as_any(Units.NEURONS))  # fmt: skip
+       says="‖o_i‖ is as good as any score in deeper encoders as well.")(_as_long_as_any(Units.NEURONS))  # fmt: skip

@@ -47,12 +47,12 @@ def _one_layer(table: pd.DataFrame) -> Figure:
     points = band("flat part", list(flat), list(flat.values()), Mark.POINTS)
     return Figure(
         id="li2024-pruning",
-        title="Scores to prune the neurons of one layer by",
+        title="Pruning scores, neurons of one layer",
         paper_says="Pruned by ‖o_i‖, the loss stays flat up to 0.4 (figure 3B).",
         caption=f"{CAPTION} `largest` takes the greatest ‖w‖ first.",
         panels=(
             _curves(table, Units.NEURONS, "test loss after pruning", tuple(LABELS)),
-            Panel("flat part", "score", "fraction removed before the loss rises", [points]),
+            Panel("flat part", "score", "fraction removed before the loss rises", [points], most=1.0),
         ),
         experiments=("li2024/pruning",),
     )
@@ -61,7 +61,7 @@ def _one_layer(table: pd.DataFrame) -> Figure:
 def _encoders(table: pd.DataFrame) -> Figure:
     return Figure(
         id="li2024-pruning-encoders",
-        title="Scores to prune encoders of two layers by",
+        title="Pruning scores, encoders of two layers",
         paper_says="The paper prunes neurons of one layer.",
         caption=CAPTION,
         panels=[
@@ -70,6 +70,7 @@ def _encoders(table: pd.DataFrame) -> Figure:
             for encoder, part in table.groupby("encoder", sort=True)
         ],
         experiments=("li2024/pruning-encoders",),
+        shared_y=True,
     )
 
 

@@ -21,9 +21,9 @@ HALF_WAY = "half-way between chance and the theory's prediction"
 claims = CLAIMS = Claims("li2024", Origin.BEYOND)
 
 QUESTIONS = {
-    "needed": "The rank that {}'s update needs follows the task: it grows with the classes, and permuted labels need more.",
-    "shared": "Two halves of {} agree on the directions that the theory counts.",
-    "pruning": "{}: pruning the smallest neurons first costs less than at random, or the largest first.",
+    "needed": "The rank that updates need ({}) follows the task: it grows with the classes, and permuted labels need more.",
+    "shared": "Updates learned from two halves of the data ({}) share the directions that the theory counts.",
+    "pruning": "Pruning the smallest neurons first ({}) costs less than pruning at random or the largest first.",
 }
 
 

@@ -57,7 +57,7 @@ def _needed(name: str, table: pd.DataFrame) -> Figure:
             losses = [part.groupby("seed")["loss"].mean().tolist() for part in parts]
             kept.append(band(f"{classes} classes", [*map(str, RANKS), "all"], losses))
         panels.append(
-            Panel(f"{optimizer}: what is held out", "rank kept of every update", "cross-entropy", kept)
+            Panel(f"{optimizer}: held-out data", "rank kept of every update", "cross-entropy", kept)
         )
         needed = rows_of(rows, "needed rank")
         series = [
@@ -84,9 +84,8 @@ def _needed(name: str, table: pd.DataFrame) -> Figure:
         name,
         "needed",
         "the rank that the update needs",
-        "Figure 1 and remark 1: as many directions as classes are like all of them.",
-        "Rank 0 is the encoder as it was, under the trained head; biases and norms, which are no matrices, keep what they "
-        "learned.",
+        "Figure 1 and remark 1: as many directions as there are classes suffice.",
+        "Rank 0 is the encoder as it was, under the trained head; biases and norms keep their trained values.",
         panels,
     )
 
@@ -103,7 +102,13 @@ def _shared(name: str, table: pd.DataFrame) -> Figure:
             for labels, some in directions.groupby("labels", sort=False)
         ]
         panels.append(
-            Panel(f"{optimizer}: most classes", "place of the direction", "share that recurs", by_place)
+            Panel(
+                f"{optimizer}: with the most classes",
+                "place of the direction",
+                "share that recurs",
+                by_place,
+                most=1.0,
+            )
         )
         cases = rows_of(rows, "shared")[axes].drop_duplicates().sort_values(axes)
         at = [{axis: int(case[axis]) for axis in axes} for _, case in cases.iterrows()]
@@ -143,6 +148,6 @@ def _pruning(name: str, table: pd.DataFrame) -> Figure:
         "pruning",
         "which neurons can go",
         "Figure 3 and corollary 1: the smallest neurons can go, the largest cannot.",
-        "On what is held out; the size of a neuron is the norm of what it reads times that of what it writes.",
+        "On held-out data; the size of a neuron is the norm of what it reads times that of what it writes.",
         panels,
     )

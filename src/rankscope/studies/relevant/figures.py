@@ -83,8 +83,8 @@ def _spectrum(results: Results) -> Figure:
     return Figure(
         id="li2024-relevant-spectrum",
         title=f"Singular values with {most} patterns, at the first step and at the end",
-        paper_says="Rank k. Dashed: `relevant.theory`, in closed form: one direction has all patterns together, c − 1 tell "
-        "classes apart, k − c tell patterns within a class apart.",
+        paper_says="Rank k. Dashed: the closed form of `theory.updates.relevant`: one direction has all patterns together, "
+        "c − 1 tell classes apart, k − c tell patterns within a class apart.",
         caption="Each over its first; means over seeds with 95% intervals. The closed form of W_O is that of the first step, "
         "that of W_K the first step of an attention whose readout already knows the classes.",
         panels=(
@@ -115,7 +115,11 @@ def _spectra(
             values = np.array(closed_form(patterns, int(str(classes))))
             dashed.append(
                 Series(
-                    f"closed form, {classes} classes", places[:-2], (values / values[0]).tolist(), paper=True
+                    "closed form",
+                    places[:-2],
+                    (values / values[0]).tolist(),
+                    paper=True,
+                    like=measured[-1].name,
                 )
             )
     return Panel(title, "place of the singular value", "share of the first", [*measured, *dashed], log_y=True)
@@ -179,12 +183,19 @@ def _neurons(results: Results) -> Figure:
         caption="Small: in the lower of the two best groups. Means over seeds with 95% intervals. The halves of a single "
         "normal group have 0.64 of the variance between them.",
         panels=(
-            Panel("fraction of small neurons", "patterns that vote, k", "fraction", both("small_fraction")),
+            Panel(
+                "fraction of small neurons",
+                "patterns that vote, k",
+                "fraction",
+                both("small_fraction"),
+                most=1.0,
+            ),
             Panel(
                 "are there two groups?",
                 "patterns that vote, k",
                 "share of variance between them",
                 [*apart, level],
+                most=1.0,
             ),
         ),
         experiments=("li2024/relevant",),

@@ -98,7 +98,8 @@ def _depth_does_not_make_up(table: pd.DataFrame) -> list[Check]:
     return _made_up(table, "layers")
 
 
-@CLAIMS("text-law", source=SOURCE, says="For trained encoders words are as their ellipsoid: what counts is the spectrum.",
+@CLAIMS("text-law", source=SOURCE,
+        says="Trained encoders do as well on words as on an ellipsoid of their spectrum: only the spectrum matters.",
         experiment="text", figure="text-trained")  # fmt: skip
 def _the_spectrum_is_enough(table: pd.DataFrame) -> list[Check]:
     checks = []

@@ -1,4 +1,4 @@
-"""Figure 1's question on points of other laws, the same for projected scores, and MiniLM's heads, at three scales.
+"""Figure 1 on points of other distributions, the same for projected scores, and MiniLM's heads, at three scales.
 
 `text` trains encoders on fresh draws; words are MiniLM's word vectors on their leading principal directions, as many as the
 encoder has dimensions, and a quarter of them, anew for every seed, is for the test alone. `text-projections` needs no

@@ -1,5 +1,7 @@
 """Points that look like text, drawn."""
 
+import math
+
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
@@ -32,11 +34,11 @@ def _projections(table: pd.DataFrame) -> Figure:
         ("squared error", "error", "predicted_error"),
     ):
         away = table.assign(away=table[measured] - table[predicted])
-        y_label = "share" if measured == "agreement" else "error"
+        y_label, most = ("share", 1.0) if measured == "agreement" else ("error", math.inf)
         both = [*_curves(gaussian, measured), *_predictions(gaussian, predicted)]
         panels += [
-            Panel(f"ellipsoids: {what}", "rank", y_label, both, log_x=True),
-            Panel(f"real rows: {what}", "rank", y_label, _curves(table[real], measured), log_x=True),
+            Panel(f"ellipsoids: {what}", "rank", y_label, both, log_x=True, most=most),
+            Panel(f"real rows: {what}", "rank", y_label, _curves(table[real], measured), log_x=True, most=most),
             Panel(f"real rows: {what}, beyond prediction", "rank", y_label, _curves(away[real], "away"), log_x=True),
         ]  # fmt: skip
     return Figure(
@@ -104,9 +106,9 @@ def _trained(table: pd.DataFrame) -> Figure:
         panels.append(Panel(str(shape), "rank", "error", series, log_x=True, log_y=True))
     return Figure(
         id="amsel2024-text-trained",
-        title="Figure 1's question on points of other laws",
+        title="Figure 1 on points of other distributions",
         paper_says=ASKS,
-        caption="Error of trained encoders on fresh draws; words of the test are held out. Answering nothing has error 1.",
+        caption="Error of trained encoders on fresh draws; words of the test are held out. An answer of zero has error 1.",
         panels=panels,
         experiments=("amsel2024/text",),
         shared_y=True,
@@ -124,7 +126,7 @@ def _heads(table: pd.DataFrame) -> Figure:
             Series(f"layer {layer}", rows["participation"].tolist(), rows[column].tolist(), mark=Mark.POINTS)
             for layer, rows in first.groupby("layer", sort=True)
         ]
-        panels.append(Panel(title, "participation ratio of the layer's inputs", "rank", series))
+        panels.append(Panel(title, "participation ratio of the layer's inputs", "rank", series, ordered=True))
     return Figure(
         id="amsel2024-text-heads",
         title="Does a head's used rank follow the dimension of what it reads? MiniLM, every head",

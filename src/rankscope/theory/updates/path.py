@@ -6,6 +6,7 @@ spectral norms. The proofs are written out in docs/proofs.md.
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -127,22 +128,24 @@ def flow_path(mean: Mean, start: Start, *, loss: float = 0.05, draws: int = 4, s
     return float(np.mean([_one_path(mean, start, loss, step, draw) for draw in range(draws)]))
 
 
+@cache
 def _one_path(mean: Mean, start: Start, loss: float, step: float, draw: int) -> float:
     rng = np.random.default_rng(draw)
-    plus, minus = mean.samples()
-    own, across = float(plus @ plus), float(plus @ minus)
+    samples = np.stack(mean.samples())
+    products = samples @ samples.T
     rows = start.init_noise * rng.standard_normal((start.hidden, mean.patterns))
     signs = rng.choice([-1.0, 1.0], start.hidden) / math.sqrt(start.hidden)
-    a, b = start.init_scale * plus, start.init_scale * minus
+    signed = np.outer(signs, (1.0, -1.0))  # a_i times the label of either sample
+    read = start.init_scale * samples  # A and B, a row each
     path = 0.0
     while True:
-        at_a, at_b = rows @ a, rows @ b
-        felt_a, felt_b = signs * (at_a > 0), signs * (at_b > 0)
-        loss_a, loss_b = max(0.0, 1 - float(felt_a @ at_a)), max(0.0, 1 + float(felt_b @ at_b))
-        if (loss_a + loss_b) / 2 < loss:
+        at = rows @ read.T
+        felt = signed * (at > 0)
+        losses = np.maximum(0.0, 1 - np.einsum("ij,ij->j", felt, at))
+        if losses.sum() / 2 < loss:
             return path
-        felt_a, felt_b = felt_a * (loss_a > 0), felt_b * (loss_b > 0)
-        up, down = felt_a @ rows, felt_b @ rows
-        rows = rows + step / 2 * (np.outer(felt_a, a) - np.outer(felt_b, b))
-        a, b = a + step / 2 * (own * up - across * down), b + step / 2 * (across * up - own * down)
+        felt *= losses > 0
+        pull = felt.T @ rows
+        rows += step / 2 * felt @ read
+        read = read + step / 2 * (products @ pull)
         path += step

@@ -10,7 +10,7 @@ Both factors are a mean, which the label alone decides, and a deviation: x̄ = q
 **two** labels give two directions, and the third singular value is the cross-covariance of δq and δk, nothing else.
 All of it assumes attention near uniform (δ² ≪ 1) and a batch large enough to know the mean (M Var δq ≪ samples · g²).
 
-Two borders in σ follow. Under `drowning_noise` the second direction stands above the third when the loss is gone; under
+Two borders in σ follow. Under `drowning_noise` the second direction is above the third when the loss is gone; under
 `outvoting_noise` the loss does go. Rank two needs both.
 """
 
@@ -53,7 +53,7 @@ class UpdateSpectrum(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """σ₂/σ₃, as long as both directions stand above the rest."""
+        """σ₂/σ₃, as long as both directions are above the rest."""
         return min(self.together, self.apart) / self.rest if self.rest > 0 else math.inf
 
 

@@ -91,7 +91,15 @@ def _energies(table: pd.DataFrame) -> list[Panel]:
         Series("d", *_xy(last["dim"], last["dim"]), paper=True),
     ]
     return [
-        Panel("energy by degree", "degree l", "share of the energy", [*series, talk], log_x=True, log_y=True),
+        Panel(
+            "energy by degree",
+            "degree l",
+            "share of the energy",
+            [*series, talk],
+            log_x=True,
+            log_y=True,
+            ordered=True,
+        ),
         Panel("energy · l² for l ≫ d", "dim", "energy · l²", constants, log_x=True, log_y=True),
     ]
 
@@ -113,7 +121,7 @@ def _random_features(table: pd.DataFrame) -> list[Panel]:
 
 
 def _many_heads(table: pd.DataFrame) -> list[Panel]:
-    return [_independent_heads("more of them, without their matrix", table)]
+    return [_independent_heads("more heads, matrix-free", table)]
 
 
 def _independent_heads(title: str, table: pd.DataFrame) -> Panel:
@@ -172,7 +180,7 @@ def _counts(table: pd.DataFrame) -> list[Panel]:
 
 def _representer(table: pd.DataFrame) -> list[Panel]:
     series = [Series(f"dim {dim}", *_xy(part["cut"], part["norm"])) for dim, part in _parts(table, "dim")]
-    return [Panel("norm of u, cut", "cut at degree", "‖u‖", series, log_x=True, log_y=True)]
+    return [Panel("norm of u, cut", "cut at degree", "‖u‖", series, log_x=True, log_y=True, ordered=True)]
 
 
 def _orthogonality(table: pd.DataFrame) -> list[Panel]:
@@ -222,6 +230,7 @@ FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
             "Computed, whatever the weights and the training, for arbitrary V. Circles: standard scaling, H = d/r. The "
             "average of both points has error 1/2.",
             panels=(),
+            shared_y=True,
         ),
         {"floors": _floors},
     ),
@@ -232,7 +241,7 @@ FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
             "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
             "Least heads for arbitrary V and errors from 0.1 on, standard scaling dashed; and the degree of that polynomial, "
             "the talk's 1/ε dashed: "
-            "for errors up to 0.05 the talk is modest, from 0.08 on the exponent is smaller than it says. With dim and rank "
+            "for errors up to 0.05 the exponent is larger than the talk's, from 0.08 on it is smaller. With dim and rank "
             "growing together the heads settle: d/r alone decides, once the rank is large.",
             panels=(),
         ),

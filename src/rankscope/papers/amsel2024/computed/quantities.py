@@ -1,4 +1,4 @@
-"""What each deterministic experiment computes: a cell in, records out. The talk's quantity stands beside the true one."""
+"""What each deterministic experiment computes: a cell in, records out. Records have the talk's quantity and the true one."""
 
 import math
 from fractions import Fraction

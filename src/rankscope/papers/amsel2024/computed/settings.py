@@ -51,7 +51,7 @@ class Growth(Config):
 
 
 class Errors(Config):
-    """Errors at which the exponent of the bound is asked for."""
+    """Errors at which the exponent of the bound is computed."""
 
     errors: tuple[float, ...] = (0.2, 0.15, 0.125, 0.1, 0.08, 0.05, 0.04, 0.03, 0.02, 0.015, 0.01, 0.005)
 

@@ -35,7 +35,7 @@ def agreement_product(
 def angle_product(
     q: Float[Tensor, "head dim"], k: Float[Tensor, "head dim"], vector: Float[Tensor, " head"], tile: int
 ) -> Float[Tensor, " head"]:
-    """Σ_j asin⟨q_i,q_j⟩ asin⟨k_i,k_j⟩ v_j; a tile off the diagonal serves its mirror image, too."""
+    """Σ_j asin⟨q_i,q_j⟩ asin⟨k_i,k_j⟩ v_j; a tile off the diagonal also serves its mirror image."""
     product, given = torch.zeros_like(vector), vector.to(q.dtype)
     for i in range(0, len(q), tile):
         rows = slice(i, i + tile)

@@ -6,8 +6,7 @@ same statement in family B, of few relevant tokens.
 """
 
 import math
-from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -48,21 +47,13 @@ claims("steps-fraction-clear", source="Theorem 1, T in α_*", value="exponent �
        origin=Origin.READING)(_steps_needed("relevant_fraction", PRINTED_FRACTION_POWER))  # fmt: skip
 
 
-@cache
-def law_paths() -> Mapping[str, float]:
-    """ηT of gradient flow at every setting of the law."""
-    return {label: flow_path(*law_setting(label)[1:]) for label in LAW}
-
-
 def against_law(table: pd.DataFrame) -> pd.DataFrame:
     """T of every training of the law, beside what gradient flow says and η(α − κ)."""
     rows = rows_of(table, "convergence")
-    rates = {label: law_setting(label)[0] for label in LAW}
-    gaps = {label: law_setting(label)[1].gap for label in LAW}
-    return rows.assign(
-        predicted=rows["variant"].map(lambda label: law_paths()[label] / rates[label]),
-        rate_gap=rows["variant"].map(lambda label: rates[label] * gaps[label]),
-    )
+    settings = {label: law_setting(label) for label in LAW}
+    predicted = {label: flow_path(mean, start) / rate for label, (rate, mean, start) in settings.items()}
+    rate_gaps = {label: rate * mean.gap for label, (rate, mean, _) in settings.items()}
+    return rows.assign(predicted=rows["variant"].map(predicted), rate_gap=rows["variant"].map(rate_gaps))
 
 
 @claims("steps-law", source="Theorem 1, T, corrected", value="–", experiment="law", figure="law", origin=Origin.BEYOND,

@@ -1,4 +1,4 @@
-"""Every statement of the talk that can be computed, as it stands there, and what replaces it where it is not so.
+"""Every statement of the talk that can be computed, as printed there, and its correction where it does not hold.
 
 A statement whose source is "not in the talk" is ours: the correction of one beside it, or what the talk leaves to be
 worked out.

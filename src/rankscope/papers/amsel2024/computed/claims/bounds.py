@@ -174,8 +174,8 @@ def _heads_grow_with_degree(table: pd.DataFrame) -> list[Check]:
 @CLAIMS(
     "ratio-alone",
     source="Lower bound (informal)",
-    says="At a fixed error the heads needed depend on d and r through d/r alone: doubling both changes nothing. (So it "
-    "is once r ≫ L(ε)²; at smaller ranks doubling both takes more heads.)",
+    says="At a fixed error the heads needed depend on d and r through d/r alone: doubling both changes nothing. (This "
+    "holds once r ≫ L(ε)²; at smaller ranks doubling both takes more heads.)",
     value="polynomial in d/r",
     experiment="computed-scaling",
     figure="heads",
@@ -196,7 +196,7 @@ def _only_the_ratio_matters(table: pd.DataFrame) -> list[Check]:
 
 @_exponents(
     "exponent-small-errors",
-    says="For ε ≤ 0.05 the exponent is at least 1/ε. It grows like 0.0645/ε², so 1/ε is modest.",
+    says="For ε ≤ 0.05 the exponent is at least 1/ε. It grows like 0.0645/ε², so 1/ε is less than it.",
     value="1/ε: 20 at ε = 0.05",
 )
 @of_one_seed
@@ -217,7 +217,7 @@ def _exponent_at_small_errors(table: pd.DataFrame) -> list[Check]:
 
 @_exponents(
     "exponent-moderate-errors",
-    says="The exponent is at least 1/ε for errors from 0.08 to 0.2, too. (At rank 1 the bound is attained: there, fewer "
+    says="The exponent is at least 1/ε also for errors from 0.08 to 0.2. (At rank 1 the bound is attained: there, fewer "
     "heads do suffice.)",
     value="1/ε: 10 at ε = 0.1",
 )

@@ -72,7 +72,7 @@ def _simulation_agrees_with_the_correction(table: pd.DataFrame) -> list[Check]:
 @_features(
     "tightness",
     source="Open / in progress",
-    says="The lower bound is pretty much tight: just use random rank-1 heads. (Asked: within a factor 2 of the best "
+    says="The lower bound is pretty much tight: just use random rank-1 heads. (Threshold: within a factor 2 of the best "
     "rank-1 heads, which attain it.)",
     value="pretty much tight",
 )
@@ -130,7 +130,7 @@ def _prediction_holds_for_many_heads(table: pd.DataFrame) -> list[Check]:
 @_votes(
     "single-head",
     source="Modified attention, L = 2, N = 2",
-    says="A random rank-1 head with q = k is right with probability ~ 1/2 + 1/√d. The order is so; the constant is "
+    says="A random rank-1 head with q = k is right with probability ~ 1/2 + 1/√d. The order is right; the constant is "
     "√(2/π)/π = 0.254.",
     value="1/√d",
 )

@@ -20,7 +20,7 @@ AS_SAID = "the talk's power, within 0.05 by convention"
 FREE = "a convention: the talk gives no number"
 
 LARGE_DIM = 32
-"""From here on √d and d/(4δ²) stand for their Gamma functions within 5%."""
+"""From here on √d and d/(4δ²) approximate their Gamma functions within 5%."""
 
 
 def of_one_seed(checks: Checks) -> Checks:
