@@ -3,8 +3,8 @@
 The talk's sentence is judged three times: by the error after equally many steps, which is what the talk compares; by the step
 of the transition, in which the in-context solution appears; and by the error long after it. The talk speaks of training time
 where the first and the second hold and the third does not. An error is that with the most examples, where least squares has
-none. In the third, and beside least squares, a training that was not at least twice as long as its transition decides nothing; of other functions than
-linear ones, two trainings that have both not had it.
+none. In the third, and beside least squares, a training that was not at least twice as long as its transition decides
+nothing. On other functions than linear ones two trainings are compared once one of them has had its transition.
 """
 
 import numpy as np

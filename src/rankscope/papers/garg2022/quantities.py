@@ -41,7 +41,7 @@ def by_size(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def end_errors(table: pd.DataFrame) -> pd.DataFrame:
     """The errors with the most examples, where least squares has none, one row per training; nothing is shifted."""
-    rows = rows_of(table, ERRORS, shift=Shift.NONE.value)
+    rows = rows_of(table, ERRORS, shift=Shift.NONE.value).drop(columns="transition", errors="ignore")
     return rows[rows["examples"] == rows.groupby("cell")["examples"].transform("max")]
 
 
