@@ -129,9 +129,8 @@ def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> 
         (rank, members.stop - members.start)
         for rank, members in rank_groups([model.rank for model in models])
     ]
-    parts = qkv.split(
-        [count for _, count in groups]
-    )  # slices would each have a gradient of the whole array's size
+    # slices would each have a gradient of the whole array's size
+    parts = torch.split_with_sizes(qkv, [count for _, count in groups])
     contexts = [
         causal_attention(part, rank, tokens)
         if gains(rank, samples, part.dtype, part.device)

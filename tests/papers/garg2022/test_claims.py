@@ -96,6 +96,10 @@ def test_what_is_not_long_after_its_transition_says_nothing_about_errors_long_af
 def test_two_trainings_without_a_transition_are_not_compared_and_one_is():
     never = (lambda model: 0.01, lambda model: math.nan)
     assert verdict("more-heads-later", *never) is Verdict.UNDECIDED
+    assert (
+        verdict("other-classes", lambda model: 0.01 / model.heads, lambda model: math.nan)
+        is Verdict.UNDECIDED
+    )
     one = table("heads", lambda model: 0.01, lambda model: 100 if model.heads == 1 else math.nan)
     assert all(value > 3 for value in doublings(transitions(one), "reached")), "10 times as late at least"
 

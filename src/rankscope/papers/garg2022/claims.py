@@ -3,7 +3,8 @@
 The talk's sentence is judged three times: by the error after equally many steps, which is what the talk compares; by the step
 of the transition, in which the in-context solution appears; and by the error long after it. The talk speaks of training time
 where the first and the second hold and the third does not. An error is that with the most examples, where least squares has
-none. In the third, and beside least squares, a training that was not at least twice as long as its transition decides nothing.
+none. In the third, and beside least squares, a training that was not at least twice as long as its transition decides
+nothing. On other functions than linear ones two trainings are compared once one of them has had its transition.
 """
 
 import numpy as np
@@ -18,6 +19,7 @@ from rankscope.papers.garg2022.quantities import (
     doublings,
     end_errors,
     last,
+    learned_errors,
     longest_by_size,
     settled_errors,
     transitions,
@@ -130,7 +132,7 @@ def _rank_counts_in_time(table: pd.DataFrame) -> list[Check]:
 )
 def _other_classes(table: pd.DataFrame) -> list[Check]:
     return [
-        _worse(end_errors(rows), f"{_ends(rows)}, {functions}")
+        _worse(learned_errors(rows), f"{_ends(rows)}, {functions}")
         for functions, rows in last(table).groupby("functions", sort=False)
     ]
 

@@ -68,7 +68,7 @@ SIZES = {
         input_dim=2, points=5, long_points=6, sweeps={"quick": (16, 2, (1, 4, 16))}, sweep_seeds=4,
         apart=(16, 2), ranks=(1, 4), heads=(1, 4), classes=(16, 2, (1, 16)),
         train=Recipe(steps=1000, batch=64, learning_rate=0.01),
-        class_steps=400, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
+        class_steps=200, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
     ),
     Scale.PAPER: Sizes(
         input_dim=20, points=41, long_points=101,

@@ -41,7 +41,7 @@ def by_size(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def end_errors(table: pd.DataFrame) -> pd.DataFrame:
     """The errors with the most examples, where least squares has none, one row per training; nothing is shifted."""
-    rows = rows_of(table, ERRORS, shift=Shift.NONE.value)
+    rows = rows_of(table, ERRORS, shift=Shift.NONE.value).drop(columns="transition", errors="ignore")
     return rows[rows["examples"] == rows.groupby("cell")["examples"].transform("max")]
 
 
@@ -67,17 +67,24 @@ def settled_errors(table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(error=rows["error"].where(rows["cell"].map(settled).astype(bool)))
 
 
+def learned_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """Errors at the end, beside the transition of each training."""
+    came = transitions(table).set_index("cell")["transition"]
+    rows = end_errors(table)
+    return rows.assign(transition=rows["cell"].map(came))
+
+
 def doublings(rows: pd.DataFrame, value: str, by: str = "heads", among: str = "seed") -> tuple[float, ...]:
     """log₂ of the value at the most of `by` over that at the least, per seed; the mean over all of `among` where that is more.
 
-    Of two trainings without a transition nobody knows which would have had it first: together they are NaN.
+    Where rows say when the transition came, two trainings without one are not compared: their value is NaN.
     """
     most, least = (
         rows[rows[by] == end].set_index(["seed", among] if among != "seed" else ["seed"]).sort_index()
         for end in (rows[by].max(), rows[by].min())
     )
     found = np.log2(most[value]) - np.log2(least[value])
-    if value == "reached":
+    if "transition" in rows:
         found = found.where(most["transition"].notna() | least["transition"].notna())
     return tuple(float(each) for each in found.groupby("seed", sort=True).agg(_mean))
 
