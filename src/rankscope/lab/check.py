@@ -7,6 +7,7 @@ otherwise. From six seeds on a worse value never turns a verdict for the better 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -109,17 +110,17 @@ class Check:
     among: int = 1
     looks: int = 1
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """The mean over seeds."""
         return float(np.mean(self.values)) if self.values else math.nan
 
-    @property
+    @cached_property
     def interval(self) -> tuple[float, float]:
         """95% interval; infinite where one seed or none cannot give one."""
         return limits(self.values)
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """What the intervals say about the bound; undecided where a value is missing."""
         if any(math.isnan(value) for value in self.values):

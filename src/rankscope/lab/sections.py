@@ -1,5 +1,6 @@
 """From a store to the sections of a page: tables, verdicts, figures."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
         asked = selection.claims(paper)
         _need_experiments(asked, known)
         for experiment in experiments:
-            table = store.table(experiment)
+            table = _plain_text(store.table(experiment))
             if len(table):
                 missing = [cell for cell in experiment.cells() if cell.key() not in finished]
                 parts[experiment.name] = Part(experiment, table, missing)
@@ -72,6 +73,13 @@ def sections(selection: Selection, store: Store) -> list[Section]:
             )
         )
     return [section for section in made if section.judgements or section.unfinished]
+
+
+def _plain_text(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with text and names of columns as Python's strings: with Arrow's a claim takes twice as long to pick rows."""
+    kind = pd.StringDtype("python", na_value=math.nan)
+    text = {name: kind for name, own in table.dtypes.items() if own == "str"}
+    return table.astype(text).set_axis(table.columns.astype(kind), axis="columns")
 
 
 def _need_experiments(claims: Sequence[Claim], known: Collection[str]) -> None:

@@ -298,12 +298,8 @@ def _note(database: Connection, name: str) -> Any:
 
 
 def _frame(records: Iterator[dict[str, Any]], columns: Sequence[str] = ()) -> pd.DataFrame:
-    """A table of records that are not all held at once as what they were read as.
-
-    Its text is kept as Python's: a claim picks a few rows at a time, and there Arrow's strings take twice as long.
-    """
+    """A table of records that are not all held at once as what they were read as."""
     parts = []
-    with pd.option_context("mode.string_storage", "python"):
-        while some := list(islice(records, 10 * AT_ONCE)):
-            parts.append(pd.DataFrame(some))
+    while some := list(islice(records, 10 * AT_ONCE)):
+        parts.append(pd.DataFrame(some))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))

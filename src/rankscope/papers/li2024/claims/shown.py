@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, Claims, Origin
@@ -27,7 +28,10 @@ claims = CLAIMS = Claims("li2024")
 def at_end(table: pd.DataFrame, measurement: str, **at: str) -> pd.DataFrame:
     """The rows of a measurement at the last step of every training."""
     rows = rows_of(table, measurement, **at)
-    return rows[rows["step"] == rows.groupby("cell")["step"].transform("max")]
+    steps, (cells, names) = rows["step"].to_numpy(), pd.factorize(rows["cell"])
+    last = np.full(len(names), -np.inf)
+    np.maximum.at(last, cells, steps)
+    return rows[steps == last[cells]]
 
 
 def _over(coordinate: str, rows: pd.DataFrame, column: str) -> pd.DataFrame:
