@@ -17,6 +17,7 @@ from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
+from rankscope.linalg.factored import Factored
 from rankscope.linalg.noise import observed_noise, rounding_noise, seen_share, stored_precision
 from rankscope.measure.updates import ENERGIES, measured_ranks
 from rankscope.scope.journal import Journal
@@ -189,6 +190,14 @@ def difference(base: Source, tuned: Source, pair: TensorPair) -> tuple[Tensor, T
         rows = min(len(before), len(after))
         return before[:rows], after[:rows]
     return before, after
+
+
+def product_of(tuned: Source, pair: TensorPair) -> Factored | None:
+    """What was added to a tensor as a product, where the tuned model is known so; None where it is not."""
+    if pair.name not in tuned.products:
+        return None
+    product = tuned.products[pair.name]()
+    return product if pair.expert is None else Factored(product.left[pair.expert], product.right[pair.expert])
 
 
 def _measure(
