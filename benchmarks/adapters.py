@@ -1,12 +1,13 @@
 """An adapter from two checkpoints, end to end: seconds, memory and error of `rankscope updates` and of mergekit-extract-lora.
 
-The pair is a random Llama, a shard per layer, and the same with a LoRA of rank 16 merged into every linear layer of its blocks.
-The error is that of the output against the tuned model, with the adapter loaded by peft. Every step is a process of its own:
-the look measures and writes no adapter; the exports go on from what it measured, one with and one without verification.
+The pair is a random Llama, a shard per layer, and the same with a LoRA of rank 16 merged into every linear layer of its
+blocks. The error is that of the output against the tuned model, with the adapter loaded by peft. Every step is a process of
+its own: the look measures and writes no adapter; the exports go on from what it measured, one with and one without
+verification.
 
 Run: python benchmarks/adapters.py [--mergekit COMMAND] [--hidden 512] [--layers 4] [--dtype float32] [--only REGEX]. Adds its
-sizes to adapters.json next to this file; mergekit is left out where its command is not given. `--only` exports what matches alone
-(and leaves mergekit and the error of the output out), for pairs too large to be decomposed here.
+sizes to adapters.json next to this file; mergekit is left out where its command is not given. `--only` exports what matches
+alone (and leaves mergekit and the error of the output out), for pairs too large to be decomposed here.
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ class Source:
     """names of 8-bit weights, to the tensor that holds their scale"""
     products: Mapping[str, Callable[[], Factored]] = field(default_factory=dict)
     """tensors that are those of a base plus a product, to the product: what an adapter adds"""
+    untouched: frozenset[str] = frozenset()
+    """tensors that are the base's own, where the source is a base with an adapter"""
     is_plain_folder: bool = False
     """whether transformers finds the same weights in the folder by itself"""
 

@@ -19,14 +19,9 @@ from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.adapter_tensors import AdapterTensors
 from rankscope.scope.fates import Fate, Fates, Profile, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
+from rankscope.scope.pairs import row_name
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import (
-    BaseRounding,
-    TensorProgress,
-    UpdateScope,
-    measure_updates,
-    row_name,
-)
+from rankscope.scope.updates import BaseRounding, TensorProgress, UpdateScope, measure_updates
 
 
 @dataclass(frozen=True)

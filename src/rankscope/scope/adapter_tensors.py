@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +14,14 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Source
-from rankscope.checkpoints.modules import Home, import_extra, skeleton
+from rankscope.checkpoints.modules import Home, skeleton
 from rankscope.core import RankscopeError
 from rankscope.linalg.decompose import top_factors
 from rankscope.scope.fates import Fate, Fates, TensorFate
+from rankscope.scope.pairs import difference, product_of, row_name
+from rankscope.scope.peft_limits import PREFIX, expected_state
 from rankscope.scope.products import truncated
-from rankscope.scope.updates import TensorProgress, UpdateScope, difference, product_of, row_name
-
-PREFIX = "base_model.model."
+from rankscope.scope.updates import TensorProgress, UpdateScope
 
 Pair = tuple[Tensor, Tensor]
 """left and right, B and A"""
@@ -46,7 +44,7 @@ class AdapterTensors:
     def __post_init__(self) -> None:
         model = skeleton(self.scope.base)
         parameters = {name: model.get_parameter(name).shape for name in self.fates.parameter_ranks}
-        self.shapes, homes = _expected(model, self.config)
+        self.shapes, homes = expected_state(model, self.config)
         expected = set(self.shapes)
         self._makers = self._plan(parameters, homes)
         strange = sorted(self._makers.keys() ^ expected)
@@ -188,21 +186,3 @@ def _padded(factors: Pair, rank: int) -> Pair:
 
 def _change(before: Tensor, after: Tensor) -> Tensor:
     return after - before
-
-
-def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Size], dict[str, str]]:
-    """The keys and shapes that PEFT itself would save, and where it keeps each fused parameter."""
-    peft = import_extra("peft")
-    own = copy.deepcopy(dict(config))  # PEFT edits the lists it is given
-    del own["peft_type"]
-    settings = peft.LoraConfig(**own)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        injected = peft.get_peft_model(model, settings, low_cpu_mem_usage=True)
-        state = peft.get_peft_model_state_dict(injected, save_embedding_layers=False)
-    homes = {}
-    for path, module in injected.named_modules():
-        if type(module).__name__ == "ParamWrapper":
-            plain = path.removeprefix(PREFIX).replace(".base_layer", "")
-            homes[f"{plain}.{module.parameter_name}"] = path
-    return {key: value.shape for key, value in state.items()}, homes

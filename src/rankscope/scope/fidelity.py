@@ -23,7 +23,7 @@ from rankscope.core import InputError, RankscopeError
 from rankscope.core.streams import stream
 from rankscope.scope.by_layers import open_by_layers, read_parameters
 from rankscope.scope.fates import Fate, Fates, TensorFate
-from rankscope.scope.updates import difference, row_name
+from rankscope.scope.pairs import difference, row_name
 
 POOR = 0.5
 """From this share of the base model's own error on, an adapter does not do what it is for."""
