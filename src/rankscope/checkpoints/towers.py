@@ -25,7 +25,7 @@ class Towers:
 def find_towers(source: Source) -> Towers | None:
     """The towers that the configuration nests, each with its own configuration; None where the model is one tower itself."""
     config = source.config or {}
-    if config.get("model_type") in BY_MODEL_TYPE:
+    if str(config.get("model_type")) in BY_MODEL_TYPE:
         return None
     nested = {
         name.removesuffix("_config"): value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -159,6 +160,11 @@ class _Reading:
 
         def whole_product() -> Factored:
             left, right = self.stored.tensor(key_b) * scale, self.stored.tensor(key_a)
+            if not math.isfinite(float(left.norm()) * float(right.norm())):
+                raise InputError(
+                    f"{self.folder}: {key_a} and {key_b} are too large for float32, with their scale of {scale:g}. "
+                    "The adapter is damaged or its training diverged: use another one."
+                )
             if len(shape) == 3:
                 left = left.reshape(rows, inner, count).movedim(2, 0)
                 right = right.reshape(count, inner, columns)
