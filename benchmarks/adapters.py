@@ -5,9 +5,10 @@ blocks. The error is that of the output against the tuned model, with the adapte
 its own: the look measures and writes no adapter; the exports go on from what it measured, one with and one without
 verification.
 
-Run: python benchmarks/adapters.py [--mergekit COMMAND] [--hidden 512] [--layers 4] [--dtype float32] [--only REGEX]. Adds its
-sizes to adapters.json next to this file; mergekit is left out where its command is not given. `--only` exports what matches
-alone (and leaves mergekit and the error of the output out), for pairs too large to be decomposed here.
+Run: python benchmarks/adapters.py [--mergekit COMMAND] [--hidden 512] [--layers 4] [--dtype float32] [--only REGEX]
+[--lora]. Adds its sizes to adapters.json next to this file; mergekit is left out where its command is not given. `--only`
+exports what matches alone (and leaves mergekit and the error of the output out), for pairs too large to be decomposed here.
+`--lora` measures a LoRA on the base instead of a pair.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 
 import torch
 from peft import PeftModel
+from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig
 
@@ -34,6 +36,7 @@ RANK = 16
 
 
 VOCABULARY = 2048
+LORA_RANK = 64
 
 
 def make_pair(folder: Path, hidden: int, layers: int, dtype: torch.dtype) -> int:
@@ -91,6 +94,29 @@ def make_pair(folder: Path, hidden: int, layers: int, dtype: torch.dtype) -> int
     return count
 
 
+def make_lora(folder: Path) -> None:
+    """A LoRA of rank `LORA_RANK` on every linear layer of the base, its directions of falling size."""
+    generator = torch.Generator().manual_seed(1)
+    index = json.loads((folder / "base" / "model.safetensors.index.json").read_text())["weight_map"]
+    (folder / "lora").mkdir()
+    tensors, parts = {}, set()
+    for name, file in index.items():
+        if "_proj." in name:
+            with safe_open(folder / "base" / file, "pt") as stored:
+                rows, columns = stored.get_slice(name).get_shape()
+            place = f"base_model.model.{name.removesuffix('.weight')}"
+            falling = 0.9 ** torch.arange(LORA_RANK)
+            tensors[f"{place}.lora_A.weight"] = torch.randn(LORA_RANK, columns, generator=generator)
+            tensors[f"{place}.lora_B.weight"] = (
+                0.001 * torch.randn(rows, LORA_RANK, generator=generator) * falling
+            )
+            parts.add(place.rpartition(".")[2])
+    save_file(tensors, folder / "lora" / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(folder / "base"), "r": LORA_RANK}
+    config |= {"lora_alpha": LORA_RANK, "target_modules": sorted(parts), "task_type": "CAUSAL_LM"}
+    (folder / "lora" / "adapter_config.json").write_text(json.dumps(config))
+
+
 def timed(command: list[str]) -> dict[str, float]:
     """Seconds of the clock and of the processor, and the most memory in MiB, of a process that must succeed."""
     began = time.perf_counter()
@@ -122,6 +148,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--lora", action="store_true", help="a LoRA as the tuned model, and nothing else")
     parser.add_argument("--only", help="export the tensors whose names match, and no others")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -129,7 +156,8 @@ def main() -> None:
         parameters = make_pair(folder, given.hidden, given.layers, getattr(torch, given.dtype))
         only = "" if given.only is None else f", only {given.only}"
         size = f"{parameters / 1e6:.0f}M {given.dtype}{only}"
-        for step, found in steps(folder, given.mergekit, given.only):
+        found_steps = lora_steps(folder) if given.lora else steps(folder, given.mergekit, given.only)
+        for step, found in found_steps:
             print(size, step, found, flush=True)
             _store(size, step, found)
 
@@ -154,6 +182,16 @@ def steps(folder: Path, mergekit: str | None, only: str | None) -> Iterator[tupl
         command = [*shlex.split(mergekit), *pair, "--out-path", str(adapter), "--max-rank", str(RANK)]
         found = timed([*command, "--no-copy-tokenizer"])
         yield "mergekit", {**found, "output_error": output_error(folder, adapter)}
+
+
+def lora_steps(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """A LoRA measured, written again at a lower rank, and verified."""
+    make_lora(folder)
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    out = folder / "smaller"
+    ours = [sys.executable, "-m", "rankscope.cli", "updates", "--model", str(folder / "lora")]
+    found = timed([*ours, "--rule", f"rank={RANK}", "--out", str(out)])
+    yield f"rankscope, a LoRA of rank {LORA_RANK} measured, written at rank {RANK} and verified", found
 
 
 def _store(size: str, step: str, found: dict[str, float]) -> None:

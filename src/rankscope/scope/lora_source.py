@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -145,22 +144,23 @@ class _Reading:
         parameter = named or f"{place.removeprefix(PREFIX)}.weight"
         pieces = self._pieces(parameter, key_a)
         shape = self.reader.shapes[parameter]
-        inner = self.stored.info(key_a).shape[0] // (shape[0] if len(shape) == 3 else 1)
-        scale = self._scale(parameter if named else place.removeprefix(PREFIX), inner)
         a, b = self.stored.info(key_a).shape, self.stored.info(key_b).shape
-        embedding = key_a.endswith("embedding_A")
-        flipped = embedding or pieces[0][1].transposed
-        rows, columns = (shape[-1], shape[-2]) if flipped else (shape[-2], shape[-1])
+        flipped = key_a.endswith("embedding_A") or pieces[0][1].transposed
         count = shape[0] if len(shape) == 3 else 1
-        if len(shape) not in (2, 3) or a != (count * inner, columns) or b != (rows, inner * count):
+        rows, columns = tuple(shape[-2:]) if len(shape) in (2, 3) else (0, 0)
+        if flipped:
+            rows, columns = columns, rows
+        inner = b[1] // count if len(b) == 2 else 0
+        if not inner or a != (count * inner, columns) or b != (rows, inner * count):
             raise InputError(
                 f"{self.folder}: {key_a} {a} and {key_b} {b} do not fit {parameter} {tuple(shape)}. Check the base model.",
                 argument="base_model",
             )
+        scale = self._scale(parameter if named else place.removeprefix(PREFIX), inner)
 
         def whole_product() -> Factored:
             left, right = self.stored.tensor(key_b) * scale, self.stored.tensor(key_a)
-            if not math.isfinite(float(left.norm()) * float(right.norm())):
+            if not float(left.norm()) * float(right.norm()) < torch.finfo(torch.float32).max:
                 raise InputError(
                     f"{self.folder}: {key_a} and {key_b} are too large for float32, with their scale of {scale:g}. "
                     "The adapter is damaged or its training diverged: use another one."
@@ -210,7 +210,7 @@ class _Reading:
 
     def _take_bias(self, module: str, key: str) -> None:
         weight = self.stored.info(key.replace("B.bias", "A.weight")).shape
-        scale = self._scale(module, weight[0])
+        scale = self._scale(module, weight[0] if weight else 0)
         ((name, _), *_) = self._pieces(f"{module}.bias", key)
         self.whole[name] = lambda: self.base.tensor(name) + scale * self.stored.tensor(key)
 
