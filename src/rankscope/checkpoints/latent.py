@@ -69,9 +69,9 @@ class LatentBlock(AttentionBlock):
             if "q_a" in self.weights:
                 queries = self._through(queries, self._read("q_a"), "q")
             queries = queries.reshape(heads, self.head_dim, -1)
-            latent, shared = self._read("kv_a").split((self._shape("kv_b")[1], rotated))
+            latent, shared = self._read("kv_a").tensor_split((self._shape("kv_b")[1],))
             both = self._through(self._read("kv_b"), latent, "kv").reshape(heads, plain + self.value_dim, -1)
-            keys, values = both.split((plain, self.value_dim), 1)
+            keys, values = both.tensor_split((plain,), 1)
             keys = torch.cat([shared.expand(heads, -1, -1), keys], 1)
             queries = torch.cat([queries[:, plain:], queries[:, :plain]], 1)
             w_o = self._read("o").reshape(self.dim, heads, self.value_dim).movedim(1, 0)

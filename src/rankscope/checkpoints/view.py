@@ -121,7 +121,9 @@ class Checkpoint:
         if isinstance(qkv, Separate) and qkv.bias is not None and _join(name, qkv.bias) in source.tensors:
             biases["qkv"] = _join(name, qkv.bias)
         latent = isinstance(qkv, Latent)
-        norms = {"q": qkv.q_norm, "kv": qkv.kv_norm} if latent else {"q": layout.q_norm, "k": layout.k_norm}
+        norms = {"q": layout.q_norm, "k": layout.k_norm}
+        if isinstance(qkv, Latent):
+            norms = {"q": qkv.q_norm, "kv": qkv.kv_norm}
         block = (LatentBlock if latent else AttentionBlock)(
             source=source,
             layout=self._named(layout),

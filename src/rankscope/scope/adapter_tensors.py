@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,30 +70,20 @@ class AdapterTensors:
 
         for item in fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
             rank = config["rank_pattern"].get("^" + re.escape(item.module), config["r"])
-            put(
-                PREFIX + item.module, item.module, lambda item=item, rank=rank: _padded(self._factors(item), rank)
-            )  # fmt: skip
+            put(PREFIX + item.module, item.module, partial(self._padded, item, rank))
         for name, rank in fates.parameter_ranks.items():
             pieces = [item for item in fates.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
-            if pieces[0].expert is None:
-                put(homes[name], name, lambda item=pieces[0]: self._factors(item))
-            else:
-                shape = parameters[name]
-                put(
-                    homes[name], name,
-                    lambda pieces=pieces, shape=shape, rank=rank: self._experts(pieces, shape, rank),
-                )  # fmt: skip
+            plain = pieces[0].expert is None
+            whole = partial(self._experts, pieces, parameters[name], rank)
+            put(homes[name], name, partial(self._factors, pieces[0]) if plain else whole)
         for item in fates.lora_biases:
-            makers[f"{PREFIX}{item.module}.lora_B.bias"] = lambda item=item: _change(
-                *difference(base, tuned, item.pair)
-            )
+            makers[f"{PREFIX}{item.module}.lora_B.bias"] = partial(_change, base, tuned, item)
         owners = {item.parameter: item.pair.name for item in fates.items}
 
         def put_whole(key: str, name: str, holder: Source) -> None:
             makers[key] = lambda: holder.tensor(name)
-            self.shapes[key] = torch.Size(
-                holder.info(name).shape
-            )  # other rows where the vocabulary was resized
+            # not always PEFT's: a vocabulary that was resized has other rows
+            self.shapes[key] = torch.Size(holder.info(name).shape)
 
         for item in fates.items:
             if item.module in fates.whole_modules and item.pair.status != "tied":
@@ -101,7 +92,7 @@ class AdapterTensors:
             put_whole(PREFIX + alias, owners[source], tuned)
         for key, shape in list(self.shapes.items()):
             if key not in makers and ".lora_" in key:
-                makers[key] = lambda shape=shape: torch.zeros(shape)
+                makers[key] = partial(torch.zeros, shape)
             elif key not in makers and (own := owners.get(key.removeprefix(PREFIX))):
                 put_whole(key, own, tuned if own in tuned.tensors else base)  # a name that ends alike
         return makers
@@ -121,6 +112,12 @@ class AdapterTensors:
             total = sum(one.fate == Fate.DECOMPOSED for one in self.fates.items)
             self.progress(row_name(item.pair), self._done, total)
         return found
+
+    def _padded(self, item: TensorFate, rank: int) -> Pair:
+        """The factors with zeros up to the rank that the configuration gives their layer."""
+        left, right = self._factors(item)
+        pad = rank - right.shape[0]
+        return torch.nn.functional.pad(left, (0, pad)), torch.nn.functional.pad(right, (0, 0, 0, pad))
 
     def _experts(self, pieces: list[TensorFate], shape: torch.Size, rank: int) -> Pair:
         """Factors of all experts in PEFT's packing; gate and up, apart on disk, take ranks of their own."""
@@ -178,11 +175,6 @@ def write_tensors(path: Path, shapes: Mapping[str, torch.Size], make: Callable[[
             file.write(value.numpy().astype("<f4", copy=False).data)
 
 
-def _padded(factors: Pair, rank: int) -> Pair:
-    left, right = factors
-    pad = rank - right.shape[0]
-    return torch.nn.functional.pad(left, (0, pad)), torch.nn.functional.pad(right, (0, 0, 0, pad))
-
-
-def _change(before: Tensor, after: Tensor) -> Tensor:
+def _change(base: Source, tuned: Source, item: TensorFate) -> Tensor:
+    before, after = difference(base, tuned, item.pair)
     return after - before

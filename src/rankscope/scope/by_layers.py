@@ -127,12 +127,12 @@ def _read_when_run(layer: nn.Module, path: str, reader: ParameterReader) -> None
     ]
 
     def fill(*_: Any) -> None:
-        for module, attribute, name, _ in own:
+        for module, attribute, name, __ in own:
             value = reader.value(name).float()
             module._parameters[attribute] = nn.Parameter(value, requires_grad=False)
 
     def forget(*_: Any) -> None:
-        for module, attribute, _, empty in own:
+        for module, attribute, __, empty in own:
             module._parameters[attribute] = empty
 
     forget()

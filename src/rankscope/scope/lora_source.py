@@ -226,7 +226,7 @@ class _Reading:
         """alpha / r, or alpha / √r, with the alpha that PEFT takes for this name."""
         patterns = self.config.get("alpha_pattern") or {}
         try:
-            alpha = next(
+            alpha: Any = next(
                 (value for pattern, value in patterns.items() if re.match(rf"(.*\.)?({pattern})$", name)),
                 self.config.get("lora_alpha"),
             )
