@@ -1,52 +1,120 @@
 """An adapter from two checkpoints, end to end: seconds, memory and error of `rankscope updates` and of mergekit-extract-lora.
 
-The pair is a random Llama and the same with a LoRA of rank 16 merged into every linear layer of its blocks. The error is
-that of the output against the tuned model, with the adapter loaded by peft. Both are processes of their own.
+The pair is a random Llama, a shard per layer, and the same with a LoRA of rank 16 merged into every linear layer of its
+blocks. The error is that of the output against the tuned model, with the adapter loaded by peft. Every step is a process of
+its own: the look measures and writes no adapter; the exports go on from what it measured, one with and one without
+verification.
 
-Run: python benchmarks/adapters.py [--mergekit PATH] [--hidden 512] [--layers 4] [--dtype float32]. Writes adapters.json next
-to this file; mergekit is left out where its program is not given.
+Run: python benchmarks/adapters.py [--mergekit COMMAND] [--hidden 512] [--layers 4] [--dtype float32] [--only REGEX]
+[--lora]. Adds its sizes to adapters.json next to this file; mergekit is left out where its command is not given. `--only`
+exports what matches alone (and leaves mergekit and the error of the output out), for pairs too large to be decomposed here.
+`--lora` measures a LoRA on the base instead of a pair.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from safetensors import safe_open
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 RANK = 16
 
 
+VOCABULARY = 2048
+LORA_RANK = 64
+
+
 def make_pair(folder: Path, hidden: int, layers: int, dtype: torch.dtype) -> int:
-    """The two models in folders; how many parameters each has."""
-    torch.manual_seed(0)
+    """The two models in folders, a shard per layer; how many parameters each has."""
     config = LlamaConfig(
+        architectures=["LlamaForCausalLM"],
         hidden_size=hidden,
         intermediate_size=11 * hidden // 4,
         num_hidden_layers=layers,
         num_attention_heads=hidden // 64,
-        vocab_size=2048,
+        vocab_size=VOCABULARY,
         bos_token_id=1,
         eos_token_id=2,
+        dtype=dtype,
     )
-    model = LlamaForCausalLM(config).to(dtype)
-    model.save_pretrained(folder / "base", max_shard_size="200MB")
-    with torch.no_grad():
-        for name, weight in model.model.layers.named_parameters():
-            if "proj" in name:
-                update = torch.randn(weight.shape[0], RANK) @ torch.randn(RANK, weight.shape[1])
-                weight.add_((0.1 * weight.float().std() / RANK**0.5 * update).to(dtype))
-    model.save_pretrained(folder / "tuned", max_shard_size="200MB")
-    return sum(parameter.numel() for parameter in model.parameters())
+    wide = config.intermediate_size
+    sides = {f"self_attn.{one}_proj": (hidden, hidden) for one in "qkvo"}
+    sides |= {"mlp.gate_proj": (wide, hidden), "mlp.up_proj": (wide, hidden), "mlp.down_proj": (hidden, wide)}
+    homes: dict[str, str] = {}
+    count = 0
+    generator = torch.Generator().manual_seed(0)
+    for name in ("base", "tuned"):
+        (folder / name).mkdir()
+        config.save_pretrained(folder / name)
+    for number in range(layers + 1):
+        base: dict[str, torch.Tensor] = {}
+        tuned: dict[str, torch.Tensor] = {}
+        if number == layers:
+            base = {
+                "model.embed_tokens.weight": 0.02 * torch.randn(VOCABULARY, hidden, generator=generator),
+                "lm_head.weight": 0.02 * torch.randn(VOCABULARY, hidden, generator=generator),
+                "model.norm.weight": torch.ones(hidden),
+            }
+            tuned = dict(base)
+        else:
+            place = f"model.layers.{number}"
+            for norm in ("input_layernorm", "post_attention_layernorm"):
+                base[f"{place}.{norm}.weight"] = tuned[f"{place}.{norm}.weight"] = torch.ones(hidden)
+            for part, (rows, columns) in sides.items():
+                weight = 0.02 * torch.randn(rows, columns, generator=generator)
+                left = torch.randn(rows, RANK, generator=generator)
+                update = left @ torch.randn(RANK, columns, generator=generator)
+                base[f"{place}.{part}.weight"] = weight
+                tuned[f"{place}.{part}.weight"] = weight.to(dtype).float() + 0.002 / RANK**0.5 * update
+        file = f"model-{number:05d}.safetensors"
+        homes |= dict.fromkeys(base, file)
+        count += sum(value.numel() for value in base.values())
+        for name, tensors in (("base", base), ("tuned", tuned)):
+            stored = {key: value.to(dtype).clone() for key, value in tensors.items()}
+            save_file(stored, folder / name / file, metadata={"format": "pt"})
+    size = count * torch.empty((), dtype=dtype).element_size()
+    index = json.dumps({"metadata": {"total_size": size}, "weight_map": homes})
+    for name in ("base", "tuned"):
+        (folder / name / "model.safetensors.index.json").write_text(index)
+    return count
+
+
+def make_lora(folder: Path) -> None:
+    """A LoRA of rank `LORA_RANK` on every linear layer of the base, its directions of falling size."""
+    generator = torch.Generator().manual_seed(1)
+    index = json.loads((folder / "base" / "model.safetensors.index.json").read_text())["weight_map"]
+    (folder / "lora").mkdir()
+    tensors, parts = {}, set()
+    for name, file in index.items():
+        if "_proj." in name:
+            with safe_open(folder / "base" / file, "pt") as stored:
+                rows, columns = stored.get_slice(name).get_shape()
+            place = f"base_model.model.{name.removesuffix('.weight')}"
+            falling = 0.9 ** torch.arange(LORA_RANK)
+            tensors[f"{place}.lora_A.weight"] = torch.randn(LORA_RANK, columns, generator=generator)
+            tensors[f"{place}.lora_B.weight"] = (
+                0.001 * torch.randn(rows, LORA_RANK, generator=generator) * falling
+            )
+            parts.add(place.rpartition(".")[2])
+    save_file(tensors, folder / "lora" / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(folder / "base"), "r": LORA_RANK}
+    config |= {"lora_alpha": LORA_RANK, "target_modules": sorted(parts), "task_type": "CAUSAL_LM"}
+    (folder / "lora" / "adapter_config.json").write_text(json.dumps(config))
 
 
 def timed(command: list[str]) -> dict[str, float]:
@@ -62,53 +130,75 @@ def timed(command: list[str]) -> dict[str, float]:
 
 def output_error(folder: Path, adapter: Path) -> float:
     """How far the output of base plus adapter is from the tuned model's, relative to it."""
-    tokens = torch.randint(0, 2048, (2, 32), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, VOCABULARY, (2, 32), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         tuned = AutoModelForCausalLM.from_pretrained(folder / "tuned", dtype=torch.float32)
         wanted = tuned(tokens).logits.double()
+        del tuned
+        gc.collect()
         base = AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float32)
         found = PeftModel.from_pretrained(base, str(adapter)).eval()(tokens).logits.double()
     return float((found - wanted).norm() / wanted.norm())
 
 
 def main() -> None:
-    """Measure both on one pair, and write the results."""
+    """Measure every way on one pair, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mergekit", type=Path)
+    parser.add_argument("--mergekit", help="the command that starts mergekit-extract-lora")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--lora", action="store_true", help="a LoRA as the tuned model, and nothing else")
+    parser.add_argument("--only", help="export the tensors whose names match, and no others")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         parameters = make_pair(folder, given.hidden, given.layers, getattr(torch, given.dtype))
-        pair = ["--base-model", str(folder / "base"), "--model", str(folder / "tuned")]
-        ours = [sys.executable, "-m", "rankscope.cli", "updates", *pair, "--rule", f"rank={RANK}"]
-        ways = {
-            "rankscope": [*ours, "--out-path", str(folder / "rankscope")],
-            "rankscope without verification": [
-                *ours,
-                "--no-verify",
-                "--out-path",
-                str(folder / "unverified"),
-            ],
-        }
-        if given.mergekit is not None:
-            ways["mergekit"] = [
-                str(given.mergekit), *pair, "--out-path", str(folder / "mergekit"), "--max-rank", str(RANK),
-                "--no-copy-tokenizer",
-            ]  # fmt: skip
-        results: dict[str, Any] = {}
-        for way, command in ways.items():
-            results[way] = timed(command)
-            results[way]["output_error"] = output_error(
-                folder, Path(command[command.index("--out-path") + 1])
-            )
-            print(way, results[way], flush=True)
+        only = "" if given.only is None else f", only {given.only}"
+        size = f"{parameters / 1e6:.0f}M {given.dtype}{only}"
+        found_steps = lora_steps(folder) if given.lora else steps(folder, given.mergekit, given.only)
+        for step, found in found_steps:
+            print(size, step, found, flush=True)
+            _store(size, step, found)
+
+
+def steps(folder: Path, mergekit: str | None, only: str | None) -> Iterator[tuple[str, dict[str, float]]]:
+    """What each step took, one after the other."""
+    pair = ["--base-model", str(folder / "base"), "--model", str(folder / "tuned")]
+    ours = [sys.executable, "-m", "rankscope.cli", "updates", *pair, "--rule", f"rank={RANK}"]
+    ours += [] if only is None else ["--include-regex", only]
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    yield "rankscope, the look", timed(ours)
+    for step, flags in {"verified export": [], "export without verification": ["--no-verify"]}.items():
+        cache, adapter = folder / f"cache of {step}", folder / step
+        shutil.copytree(folder / "cache", cache)
+        os.environ["XDG_CACHE_HOME"] = str(cache)
+        found = timed([*ours, *flags, "--out", str(adapter)])
+        if only is None:
+            found["output_error"] = output_error(folder, adapter)
+        yield f"rankscope, {step} after the look", found
+    if mergekit is not None and only is None:
+        adapter = folder / "mergekit"
+        command = [*shlex.split(mergekit), *pair, "--out-path", str(adapter), "--max-rank", str(RANK)]
+        found = timed([*command, "--no-copy-tokenizer"])
+        yield "mergekit", {**found, "output_error": output_error(folder, adapter)}
+
+
+def lora_steps(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """A LoRA measured, written again at a lower rank, and verified."""
+    make_lora(folder)
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    out = folder / "smaller"
+    ours = [sys.executable, "-m", "rankscope.cli", "updates", "--model", str(folder / "lora")]
+    found = timed([*ours, "--rule", f"rank={RANK}", "--out", str(out)])
+    yield f"rankscope, a LoRA of rank {LORA_RANK} measured, written at rank {RANK} and verified", found
+
+
+def _store(size: str, step: str, found: dict[str, float]) -> None:
     out = Path(__file__).with_name("adapters.json")
     known = json.loads(out.read_text()) if out.exists() else {}
-    known[f"{parameters / 1e6:.0f}M {given.dtype}"] = {"torch": torch.__version__, "rank": RANK, **results}
+    machine = {"torch": torch.__version__, "threads": torch.get_num_threads(), "rank": RANK}
+    known[size] = {**known.get(size, {}), **machine, step: found}
     out.write_text(json.dumps(known, indent=2) + "\n")
 
 

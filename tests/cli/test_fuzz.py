@@ -20,6 +20,8 @@ from rankscope.core.streams import stream
 from rankscope.scope.heads import measure_heads
 from rankscope.scope.neurons import measure_neurons
 from rankscope.scope.updates import measure_updates
+from tests.scope.test_lora_source import train
+from tests.zoo import build
 
 VALUES = (None, -1, 0, 3, 10**9, 10**30, 1.5, float("nan"), True, "x", "", [], [7], {}, {"a": 1})
 STEP = 1 if os.environ.get("RANKSCOPE_FUZZ") == "all" else 16
@@ -165,3 +167,50 @@ def test_a_pipe_is_not_waited_for(refuses, model):
         refuses("heads", folder, saying=f"{name}: not a plain file")
         (folder / name).unlink()
         (folder / "kept").rename(folder / name)
+
+
+def test_towers(tmp_path):
+    """The configurations that a model of several towers nests."""
+    for name in ("clip", "gemma3-towers", "deepseek_v3"):
+        build(name).save_pretrained(tmp_path / name)
+        file = tmp_path / name / "config.json"
+        config = json.loads(file.read_text())
+        nested = {key: value for key, value in config.items() if isinstance(value, dict)}
+        cases = [
+            (key, field, value) for key, settings in nested.items() for field in settings for value in VALUES
+        ]
+        cases += [(key, None, value) for key in config for value in VALUES]
+        for key, field, value in cases[:: 4 * STEP]:
+            spoiled = {**config, key: value if field is None else {**config[key], field: value}}
+            file.write_text(json.dumps(spoiled))
+            survives(tmp_path / name, f"{name} {key}.{field}={value!r}")
+
+
+def test_adapters(zoo, tmp_path):
+    """What an adapter's configuration and tensors may say."""
+    folder = tmp_path / "lora"
+    train(build("llama"), folder, r=2, target_modules=["q_proj", "o_proj"], modules_to_save=["lm_head"])
+    file, weights = folder / "adapter_config.json", folder / "adapter_model.safetensors"
+    config, whole = json.loads(file.read_text()), load_file(weights)
+    settings = [(field, value) for field in config for value in VALUES]
+    tensors = [(key, what) for key in whole for what in [*TENSORS, "gone"]]
+    assert len(settings) + len(tensors) > 500
+
+    def tried(what):
+        try:
+            with suppress(RankscopeError):
+                measure_updates(zoo / "llama", folder)
+        except Exception as error:
+            raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+
+    for field, value in settings[::STEP]:
+        file.write_text(json.dumps({**config, field: value}))
+        tried(f"{field}={value!r}")
+    file.write_text(json.dumps(config))
+    for key, what in tensors[::STEP]:
+        spoiled = {name: value for name, value in whole.items() if name != key}
+        if what != "gone":
+            with suppress(RuntimeError):  # what cannot be made of a vector
+                spoiled[key] = TENSORS[what](whole[key])
+        save_file({name: value.contiguous() for name, value in spoiled.items()}, weights)
+        tried(f"{key} {what}")

@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM
 
 from rankscope.scope import updates as updates_module
 from tests.browser import look_at
-from tests.zoo import SAVED
+from tests.scope.test_lora_source import change_config, train
+from tests.zoo import SAVED, build
 
 
 def pair(zoo, name="llama"):
@@ -197,3 +198,65 @@ def test_what_is_written_without_running_models_says_so(cli, zoo, tmp_path):
         numbers = sum(stored.get_tensor(name).numel() for name in stored.keys())  # noqa: SIM118
     said = re.search(r"The adapter has ([\d,]+) numbers in factors and ([\d,]+) kept whole", out)
     assert numbers == sum(int(part.replace(",", "")) for part in said.groups())
+
+
+@pytest.fixture
+def loras(zoo, tmp_path, monkeypatch):
+    """Two LoRAs of rank 4 on the saved Llama, which they name as their base, in the working directory."""
+    for seed, name in enumerate(("one", "two")):
+        train(
+            build("llama"), tmp_path / name, seed, r=4, lora_alpha=4, target_modules=["q_proj", "down_proj"]
+        )
+        change_config(tmp_path / name, base_model_name_or_path=str(zoo / "llama"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_lora_is_measured_on_the_base_that_it_names_and_written_at_a_lower_rank(cli, loras):
+    code, out, _ = cli("updates", "--model", "one", "--rule", "rank=2", "--out", "lower", "--json")
+    content = json.loads(out)
+    assert code == 0
+    assert content["summary"]["factors"]["most_rank"] == 4
+    assert content["lora_config"]["r"] == 2
+    assert 0 < content["adapter"]["logits_error"] < content["adapter"]["base_logits_error"]
+    _, out, _ = cli("updates", "--model", "lower", "--json")
+    assert json.loads(out)["summary"]["factors"]["most_rank"] == 2
+
+
+def test_several_models_stand_side_by_side_and_add_up(cli, loras, tmp_path):
+    two = ("updates", "--model", "one", "--model", "two")
+    code, out, _ = cli(*two, "--csv", "table.csv", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["models"] == {"A": "one", "B": "two"}
+    assert [row["matrices"] for row in found["fine_tunes"]] == [4, 4]
+    assert -0.5 < found["cosines"]["A · B"] < 0.5
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 5
+    _, shown, _ = cli(*two)
+    assert "Fine-tunes side by side (energy@0.95)" in shown
+    assert "Cosine of all updates, A · B" in shown
+    _, out, _ = cli(*two, "--merge", "1,0.5", "--rule", "full", "--out", "sum", "--json")
+    merged = json.loads(out)
+    assert merged["summary"]["factors"]["most_rank"] == 8
+    assert merged["adapter"]["logits_error"] < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            ("--model", "{zoo}/llama"),
+            "does not name the model it was trained from: give it. Option: --base-model.",
+        ),
+        (
+            ("--model", "one", "--model", "two", "--out", "x"),
+            "give --merge with a weight for each, such as 1,1.",
+        ),
+        (("--model", "one", "--merge", "1"), "give --model more than once."),
+        (("--model", "one", "--model", "two", "--merge", "1,x"), "give 2 numbers, one per model"),
+    ],
+)
+def test_options_of_several_models_that_do_not_go_together_are_one_line(cli, loras, zoo, given, says):
+    code, _, err = cli("updates", *(part.format(zoo=zoo) for part in given))
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1

@@ -13,11 +13,13 @@ import yaml
 from peft import LoraConfig, PeftModel
 from safetensors import safe_open
 
+from rankscope.checkpoints import open_source
 from rankscope.core import InputError, RankscopeError
 from rankscope.core.streams import stream
-from rankscope.scope import adapter as adapter_module
+from rankscope.scope import adapter, adapter_tensors, by_layers
 from rankscope.scope.adapter import export_adapter
 from rankscope.scope.fates import Profile
+from rankscope.scope.fidelity import fixed_batch, load_model
 from rankscope.scope.snippets import axolotl_text, lora_config_text
 from tests.zoo import OTHERS, SPECIMENS, build, inputs
 
@@ -263,7 +265,7 @@ def test_a_crash_leaves_no_half_adapter(failure, pair, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise failure
 
-    monkeypatch.setattr(adapter_module, "measure_fidelity", fail)
+    monkeypatch.setattr(adapter, "measure_fidelity", fail)
     with pytest.raises((InputError, KeyboardInterrupt)):
         export_adapter(*pair("llama"), tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "tuned"]
@@ -273,18 +275,22 @@ def test_a_full_disk_is_one_line(pair, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(adapter_module, "save_file", fail)
+    monkeypatch.setattr(adapter_tensors, "write_tensors", fail)
     with pytest.raises(InputError, match=r"No space left on device\. Nothing was written\."):
         export_adapter(*pair("llama"), tmp_path / "out")
 
 
 def test_an_adapter_that_does_not_load_is_not_written(pair, tmp_path, monkeypatch):
-    write = adapter_module.save_file
+    write = adapter_tensors.write_tensors
 
-    def spoiled(tensors, path, metadata):
-        write({key: value[:1] for key, value in tensors.items()}, path, metadata=metadata)
+    def spoiled(path, shapes, make):
+        write(
+            path,
+            {key: torch.Size((1, *shape[1:])) for key, shape in shapes.items()},
+            lambda key: make(key)[:1],
+        )
 
-    monkeypatch.setattr(adapter_module, "save_file", spoiled)
+    monkeypatch.setattr(adapter_tensors, "write_tensors", spoiled)
     with pytest.raises(RankscopeError, match="does not load with peft"):
         export_adapter(*pair("llama"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -327,13 +333,31 @@ def test_snippets_say_the_same_ranks(pair, tmp_path):
 
 def test_factors_start_from_the_measured_spectrum(pair, tmp_path, monkeypatch):
     seen = []
-    decompose = adapter_module.top_factors
+    decompose = adapter_tensors.top_factors
 
     def watched(update, rank, *, spectrum):
         seen.append(float(spectrum.double().square().sum() / update.double().square().sum()))
         return decompose(update, rank, spectrum=spectrum)
 
-    monkeypatch.setattr(adapter_module, "top_factors", watched)
+    monkeypatch.setattr(adapter_tensors, "top_factors", watched)
     fates = export_adapter(*pair("gpt2"), tmp_path / "out", rule="rank=5", verify=False).fates
     assert len(seen) == sum(item.rank > 0 for item in fates.items) > 0
     assert seen == pytest.approx([1.0] * len(seen), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", [*SPECIMENS, *OTHERS])
+def test_a_model_by_layers_is_the_model(name, tmp_path):
+    """Every parameter of a layer is read when it runs and gone afterwards; nothing else about the output changes."""
+    build(name).save_pretrained(tmp_path)
+    source = open_source(tmp_path)
+    whole, layered = load_model(source), by_layers.open_by_layers(source)
+    given = fixed_batch(whole)
+    with torch.no_grad():
+        torch.testing.assert_close(layered(**given)[0], whole(**given)[0], rtol=1e-5, atol=1e-5)
+    held = [
+        name
+        for name, value in layered.named_parameters()
+        if value.untyped_storage().nbytes() > value.element_size()
+    ]
+    assert len(held) < len(list(layered.named_parameters())) / 2
+    assert not any(name.startswith(path) for path, _ in by_layers._layers(layered) for name in held)

@@ -6,6 +6,7 @@ from rankscope.checkpoints.layout import (
     AttentionLayout,
     Fused,
     FusedPacking,
+    Latent,
     Layout,
     MlpLayout,
     Position,
@@ -22,6 +23,16 @@ _STACKED_EXPERTS = MlpLayout(
     layer="layers.{layer}.mlp.experts", gate_up="gate_up_proj", down="down_proj", stacked_experts=True
 )
 
+_LATENT = Latent(
+    q="self_attn.q_b_proj",
+    q_a="self_attn.q_a_proj",
+    q_norm="self_attn.q_a_layernorm",
+    kv_a="self_attn.kv_a_proj_with_mqa",
+    kv_b="self_attn.kv_b_proj",
+    kv_norm="self_attn.kv_a_layernorm",
+)
+_LATENT_ATTENTION = _LLAMA_ATTENTION.replace(qkv=_LATENT, rotation=Rotation.INTERLEAVED)
+
 _BERT_ATTENTION = AttentionLayout(
     stack="encoder",
     layer="encoder.layer.{layer}",
@@ -31,6 +42,14 @@ _BERT_ATTENTION = AttentionLayout(
 )
 _BERT_MLP = MlpLayout(
     stack="encoder", layer="encoder.layer.{layer}", up="intermediate.dense", down="output.dense"
+)
+
+_CLIP = AttentionLayout(
+    stack="encoder",
+    layer="encoder.layers.{layer}.self_attn",
+    qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
+    out="out_proj",
+    position=Position.EMBEDDED,
 )
 
 _T5_SELF = AttentionLayout(
@@ -85,11 +104,16 @@ _FALCON = AttentionLayout(
 ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
         name="llama",
-        model_types=("llama", "mistral", "qwen2", "gemma", "gemma2"),
+        model_types=("llama", "mistral", "qwen2", "gemma", "gemma2", "qwen2_vl_text", "qwen2_5_vl_text"),
         attention=(_LLAMA_ATTENTION,),
         mlps=(_LLAMA_MLP,),
     ),
-    Layout(name="qwen3", model_types=("qwen3",), attention=(_NORMED_ATTENTION,), mlps=(_LLAMA_MLP,)),
+    Layout(
+        name="qwen3",
+        model_types=("qwen3", "qwen3_vl_text"),
+        attention=(_NORMED_ATTENTION,),
+        mlps=(_LLAMA_MLP,),
+    ),
     Layout(
         name="gemma3",
         model_types=("gemma3_text",),
@@ -119,6 +143,21 @@ ARCHITECTURES: tuple[Layout, ...] = (
         attention=(_NORMED_ATTENTION,),
         mlps=(_LLAMA_MLP, _EXPERTS, _STACKED_EXPERTS.replace(hidden="moe_intermediate_size")),
     ),
+    Layout(
+        name="deepseek",
+        model_types=("deepseek_v2", "deepseek_v3"),
+        attention=(
+            _LATENT_ATTENTION,
+            _LATENT_ATTENTION.replace(qkv=_LATENT.replace(q="self_attn.q_proj", q_a=None, q_norm=None)),
+        ),
+        mlps=(
+            _LLAMA_MLP,
+            _LLAMA_MLP.replace(layer="layers.{layer}.mlp.shared_experts", hidden="moe_intermediate_size"),
+            _EXPERTS,
+            _STACKED_EXPERTS.replace(hidden="moe_intermediate_size"),
+        ),
+    ),
+    Layout(name="gpt_oss", model_types=("gpt_oss",), attention=(_LLAMA_ATTENTION,)),
     Layout(
         name="gpt2",
         model_types=("gpt2",),
@@ -249,6 +288,38 @@ ARCHITECTURES: tuple[Layout, ...] = (
             ),
         ),
         mlps=(_BERT_MLP, MlpLayout(stack="encoder", layer="layers.{layer}.mlp", up="fc1", down="fc2")),
+    ),
+    Layout(
+        name="clip",
+        model_types=("clip_text_model", "clip_vision_model", "siglip_text_model", "siglip_vision_model"),
+        attention=(_CLIP,),
+        mlps=(MlpLayout(stack="encoder", layer="encoder.layers.{layer}.mlp", up="fc1", down="fc2"),),
+    ),
+    Layout(
+        name="dinov2",
+        model_types=("dinov2",),
+        attention=(
+            _BERT_ATTENTION.replace(
+                qkv=Separate(
+                    q="attention.attention.query", k="attention.attention.key", v="attention.attention.value"
+                )
+            ),
+            _CLIP.replace(layer="encoder.layer.{layer}.attention", out="o_proj"),
+        ),
+        mlps=(MlpLayout(stack="encoder", layer="encoder.layer.{layer}.mlp", up="fc1", down="fc2"),),
+    ),
+    Layout(
+        name="wav2vec2",
+        model_types=("wav2vec2", "hubert"),
+        attention=(_CLIP.replace(layer="encoder.layers.{layer}.attention"),),
+        mlps=(
+            MlpLayout(
+                stack="encoder",
+                layer="encoder.layers.{layer}.feed_forward",
+                up="intermediate_dense",
+                down="output_dense",
+            ),
+        ),
     ),
     Layout(
         name="t5",

@@ -78,6 +78,11 @@ class AttentionBlock:
         return self._divide(self._shape("o")[1], self.heads, "o")
 
     @property
+    def value_dim(self) -> int:
+        """The nominal rank of a head's OV."""
+        return self.head_dim
+
+    @property
     def groups(self) -> int:
         """The number of key-value groups: as many as heads, fewer under GQA, one under MQA."""
         if "qkv" in self.weights:
@@ -93,6 +98,9 @@ class AttentionBlock:
             f"positions ({self.layout.position})": self.layout.position not in ("none", "embedded"),
             "QK-norm": bool(self.norms),
             "biases": bool(self.biases.keys() & {"q", "k", "qkv"}),
+            "sinks": any(
+                name.startswith(f"{self.name}.") and name.endswith(".sinks") for name in self.source.tensors
+            ),
             "softcap": config.get("attn_logit_softcapping") is not None,
         }
         return tuple(what for what, there in found.items() if there)
@@ -128,7 +136,7 @@ class AttentionBlock:
                 f"{self.source.label}: {self.name} has {self.heads} heads on {self.groups} key-value groups, "
                 "which do not divide them. Check heads= or the configuration."
             )
-        with _fitting(self):
+        with fitting(self):
             queries, keys, values = self._projections()
             b_q, b_k, b_v = self._projection_biases()
             w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
@@ -145,7 +153,7 @@ class AttentionBlock:
             b_q=b_q,
             b_k=b_k,
             b_v=b_v,
-            b_o=None if bias is None else _read(self, bias),
+            b_o=None if bias is None else read_tensor(self, bias),
             q_norm=self._norm("q"),
             k_norm=self._norm("k"),
         )
@@ -157,9 +165,9 @@ class AttentionBlock:
 
     def _projection_biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         if "qkv" in self.biases:
-            return self._split(_read(self, self.biases["qkv"]))
+            return self._split(read_tensor(self, self.biases["qkv"]))
         named = [self.biases.get(role) for role in ("q", "k", "v")]
-        q, k, v = (None if name is None else self._by_head(_read(self, name)) for name in named)
+        q, k, v = (None if name is None else self._by_head(read_tensor(self, name)) for name in named)
         return q, k, v
 
     def _by_head(self, rows: Tensor) -> Tensor:
@@ -179,7 +187,7 @@ class AttentionBlock:
         name = self.norms.get(role)
         if name is None:
             return None
-        gain = _read(self, name) + self.layout.norm_offset
+        gain = read_tensor(self, name) + self.layout.norm_offset
         return gain if len(gain) == self.head_dim else self._by_head(gain)
 
     def _shape(self, role: str) -> tuple[int, int]:
@@ -191,7 +199,7 @@ class AttentionBlock:
         return (shape[1], shape[0]) if self.layout.transposed else (shape[0], shape[1])
 
     def _read(self, role: str) -> Tensor:
-        value = _read(self, self.weights[role])
+        value = read_tensor(self, self.weights[role])
         return value.T if self.layout.transposed else value
 
     def _divide(self, size: int, parts: int, role: str) -> int:
@@ -239,7 +247,7 @@ class MlpBlock:
 
     def load(self) -> MlpWeights:
         """Read the block's neurons into one orientation."""
-        with _fitting(self):
+        with fitting(self):
             up, gate = self._upward(self._read)
             b_up, b_gate = self._upward(self._bias)
             down = self._read("down")
@@ -271,15 +279,15 @@ class MlpBlock:
     def _read(self, role: str) -> Tensor | None:
         if role not in self.weights:
             return None
-        value = _read(self, self.weights[role])
+        value = read_tensor(self, self.weights[role])
         value = value[self.expert] if self.layout.stacked_experts else value
         return value.T if self.layout.transposed else value
 
     def _bias(self, role: str) -> Tensor | None:
-        return _read(self, self.biases[role]) if role in self.biases else None
+        return read_tensor(self, self.biases[role]) if role in self.biases else None
 
 
-def _read(block: AttentionBlock | MlpBlock, name: str) -> Tensor:
+def read_tensor(block: AttentionBlock | MlpBlock, name: str) -> Tensor:
     """A tensor of a block in float32; in float64 where any of the block's is stored so."""
     double = any(block.source.info(other).dtype == torch.float64 for other in block.tensors)
     value = block.source.tensor(name)
@@ -287,7 +295,7 @@ def _read(block: AttentionBlock | MlpBlock, name: str) -> Tensor:
 
 
 @contextmanager
-def _fitting(block: AttentionBlock | MlpBlock) -> Iterator[None]:
+def fitting(block: AttentionBlock | MlpBlock) -> Iterator[None]:
     """Weights whose shapes do not go together, as one line."""
     try:
         yield

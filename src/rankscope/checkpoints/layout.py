@@ -73,12 +73,34 @@ class Fused(Config):
         return {"qkv": self.qkv}
 
 
+class Latent(Config):
+    """Queries, keys and values that pass through latents, as in DeepSeek's MLA.
+
+    `kv_a` gives the latent of keys and values and, after it, the rotated key that all heads share; `kv_b` gives per head a key
+    and a value. Queries have a latent of their own where `q_a` is named. Norms are over the latents.
+    """
+
+    kind: Literal["latent"] = "latent"
+    q: str
+    kv_a: str
+    kv_b: str
+    kv_norm: str
+    q_a: str | None = None
+    q_norm: str | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The projections by role."""
+        found = {"q": self.q, "kv_a": self.kv_a, "kv_b": self.kv_b}
+        return found if self.q_a is None else {**found, "q_a": self.q_a}
+
+
 class AttentionLayout(Config):
     """Where one kind of attention block keeps its parts, relative to its layer."""
 
     stack: str = "decoder"
     layer: str
-    qkv: Annotated[Separate | Fused, Field(discriminator="kind")]
+    qkv: Annotated[Separate | Fused | Latent, Field(discriminator="kind")]
     out: str
     transposed: bool = False
     q_norm: str | None = None
@@ -165,7 +187,9 @@ def _frozen(value: Any) -> Any:
         for key, kind in _ENUMS.items():
             if key in frozen and frozen[key] in list(kind):
                 frozen[key] = kind(frozen[key])
-        if "q" in frozen and "k" in frozen:
+        if "kv_a" in frozen and "kv_b" in frozen:
+            frozen.setdefault("kind", "latent")
+        elif "q" in frozen and "k" in frozen:
             frozen.setdefault("kind", "separate")
         elif "qkv" in frozen and isinstance(frozen["qkv"], str):
             frozen.setdefault("kind", "fused")

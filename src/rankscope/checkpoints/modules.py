@@ -136,7 +136,8 @@ def nested(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def find_slots(source: Source, model: Any) -> dict[str, Slot | None]:
     """The place of every tensor of `source` in `model`, by transformers' own mapping; None where it has none."""
     known = model.state_dict()
-    load_name = _loaded_names(model, known)
+    with foreign_errors(source.label):
+        load_name = _loaded_names(model, known)
     found = {name: _slot(name, *load_name(name), model, known) for name in source.tensors}
     containers = [slot.module for slot in found.values() if slot and _is_closed(model, slot)]
     return {name: _contained(slot, containers) for name, slot in found.items()}

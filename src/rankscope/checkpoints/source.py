@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from rankscope.checkpoints.packed import SPECIFICATION, WEIGHTS, read_packings, unpacked
 from rankscope.checkpoints.tokenizer import TOKENIZER_FILES
 from rankscope.core import InputError, plain_errors, suggest
+from rankscope.linalg.factored import Factored
 
 FLOATS = {
     "F64": torch.float64,
@@ -64,6 +65,10 @@ class Source:
     """names of tied tensors, to the name of the tensor they share their memory with"""
     scales: Mapping[str, str] = field(default_factory=dict)
     """names of 8-bit weights, to the tensor that holds their scale"""
+    products: Mapping[str, Callable[[], Factored]] = field(default_factory=dict)
+    """tensors that are those of a base plus a product, to the product: what an adapter adds"""
+    untouched: frozenset[str] = frozenset()
+    """tensors that are the base's own, where the source is a base with an adapter"""
     is_plain_folder: bool = False
     """whether transformers finds the same weights in the folder by itself"""
 

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from torch import nn
 
 from rankscope.checkpoints.architectures import ARCHITECTURES, BY_MODEL_TYPE, BY_NAME
 from rankscope.checkpoints.blocks import AttentionBlock, MlpBlock
-from rankscope.checkpoints.layout import AttentionLayout, Layout, MlpLayout, Rotation, Separate
+from rankscope.checkpoints.latent import LatentBlock
+from rankscope.checkpoints.layout import AttentionLayout, Latent, Layout, MlpLayout, Rotation, Separate
 from rankscope.checkpoints.rope import read_rope
 from rankscope.checkpoints.source import Source, open_source
+from rankscope.checkpoints.towers import default_setting, find_towers
 from rankscope.core import InputError, suggest
 
+AnyLayout = TypeVar("AnyLayout", AttentionLayout, MlpLayout)
 Model = str | Path | nn.Module | Mapping[str, Any] | Source
 
 
@@ -40,10 +43,18 @@ class Checkpoint:
     source: Source
     layout: Layout
     heads: int | None = None
+    tower: str = ""
+    """which tower of a model of several it is; it stands before the name of every stack"""
+    towers: tuple[Checkpoint, ...] = ()
+    """the towers that the model is made of, where it has several"""
+    unread: tuple[str, ...] = ()
+    """the towers whose architecture is not known"""
 
     @cached_property
     def attention(self) -> tuple[AttentionBlock, ...]:
-        """Every attention block, by stack and layer."""
+        """Every attention block, by tower, stack and layer."""
+        if self.towers:
+            return tuple(block for tower in self.towers for block in tower.attention)
         blocks: dict[str, AttentionBlock] = {}
         for layout in self.layout.attention:
             if _applies(layout.when, self.source.config):
@@ -61,14 +72,18 @@ class Checkpoint:
 
     @cached_property
     def mlps(self) -> tuple[MlpBlock, ...]:
-        """Every MLP block (every expert of a mixture), by stack and layer."""
+        """Every MLP block (every expert of a mixture), by tower, stack and layer."""
+        if self.towers:
+            return tuple(block for tower in self.towers for block in tower.mlps)
         blocks: dict[tuple[str, int | None], MlpBlock] = {}
         for layout in self.layout.mlps:
             if not _applies(layout.when, self.source.config):
                 continue
             for name, layer, expert in _places(self.source, layout.layer, layout.first):
                 for number in _experts(self.source, layout, name, expert):
-                    blocks.setdefault((name, number), _mlp_block(self.source, layout, name, layer, number))
+                    blocks.setdefault(
+                        (name, number), _mlp_block(self.source, self._named(layout), name, layer, number)
+                    )
         return tuple(blocks.values())
 
     @cached_property
@@ -81,6 +96,8 @@ class Checkpoint:
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """The layers that the configuration or the numbering promises, and the file does not hold."""
+        if self.towers:
+            return tuple(layer for tower in self.towers for layer in tower.missing)
         config = self.source.config or {}
         found: dict[str, set[int]] = {}
         for block in self.attention:
@@ -88,7 +105,9 @@ class Checkpoint:
                 found.setdefault(block.stack, set()).add(block.layer)
         lost = []
         for stack, layers in found.items():
-            said = (config.get(name) for name in COUNTS["encoder" if stack == "encoder" else "decoder"])
+            said = (
+                config.get(name) for name in COUNTS["encoder" if stack.endswith("encoder") else "decoder"]
+            )
             count = next((number for number in said if isinstance(number, int)), 0)
             end = max(layers) + 1
             lost += [f"{stack} {layer}" for layer in range(end) if layer not in layers]
@@ -101,25 +120,40 @@ class Checkpoint:
         weights, biases = _tensors(source, name, {**qkv.parts, "o": layout.out})
         if isinstance(qkv, Separate) and qkv.bias is not None and _join(name, qkv.bias) in source.tensors:
             biases["qkv"] = _join(name, qkv.bias)
+        latent = isinstance(qkv, Latent)
         norms = {"q": layout.q_norm, "k": layout.k_norm}
-        block = AttentionBlock(
+        if isinstance(qkv, Latent):
+            norms = {"q": qkv.q_norm, "kv": qkv.kv_norm}
+        block = (LatentBlock if latent else AttentionBlock)(
             source=source,
-            layout=layout,
+            layout=self._named(layout),
             name=name,
             layer=layer,
             heads=self._heads(layout, name),
             weights=weights,
             biases=biases,
             norms=_there(
-                {role: _tensor(source, name, part, "weight") for role, part in norms.items() if part}
+                {
+                    role: _tensor(source, name, part, "weight", needed=latent)
+                    for role, part in norms.items()
+                    if part
+                }
             ),
         )
         if layout.position == "rope" and source.config is not None:
             interleaved = layout.rotation == Rotation.INTERLEAVED
+            if isinstance(block, LatentBlock):
+                interleaved = bool(source.config.get("rope_interleave", interleaved))
+                own = read_rope(source.config, block.rotated, layer, interleaved=interleaved)
+                return replace(block, rope=replace(own, head_dim=block.head_dim, dims=block.rotated))
             return replace(
                 block, rope=read_rope(source.config, block.head_dim, layer, interleaved=interleaved)
             )
         return block
+
+    def _named(self, layout: AnyLayout) -> AnyLayout:
+        """The layout with the tower in the name of its stack."""
+        return layout.replace(stack=f"{self.tower} {layout.stack}") if self.tower else layout
 
     def _heads(self, layout: AttentionLayout, name: str) -> int:
         if self.heads is not None:
@@ -130,6 +164,8 @@ class Checkpoint:
         found = config.get(layout.heads)
         if found is None and self.source.module is not None:
             found = getattr(_submodule(self.source.module, name), layout.heads, None)
+        if found is None:
+            found = default_setting(config, layout.heads)
         if not isinstance(found, int) or isinstance(found, bool):
             missing = "has no config.json" if self.source.config is None else "does not say"
             raise InputError(
@@ -153,7 +189,11 @@ _SAY_IT_BY_HAND = (
 def open_checkpoint(model: Model, **opening: Unpack[Opening]) -> Checkpoint:
     """The view of `model`: a folder, a file, a hub id, a loaded model or a state dict."""
     source = open_source(model, revision=opening.get("revision"), config=opening.get("config"))
-    layout = opening.get("architecture") or find_layout(source)
+    layout = opening.get("architecture")
+    if layout is None and (found := find_towers(source)):
+        towers = tuple(Checkpoint(part, BY_MODEL_TYPE[kind], tower=name) for name, kind, part in found.known)
+        return Checkpoint(source, towers[0].layout, towers=towers, unread=found.unknown)
+    layout = layout or find_layout(source)
     if isinstance(layout, str):
         if layout not in BY_NAME:
             raise InputError(f"No architecture {layout!r}. {suggest(layout, BY_NAME)}")

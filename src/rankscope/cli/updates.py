@@ -14,6 +14,7 @@ from rich.console import Console
 from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.modules import import_extra
 from rankscope.cli.app import AsJson, app, emit, number
+from rankscope.cli.fine_tunes import base_of, compare_fine_tunes, labelled, merge_weights
 from rankscope.cli.options import PARTIAL, Device, Revision, make_page, quiet_transformers, tensor_bar
 from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
 from rankscope.core import InputError
@@ -22,9 +23,12 @@ from rankscope.lab.runner import check_device
 from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
 from rankscope.scope.fates import Fates, Profile
 from rankscope.scope.fidelity import Fidelity
+from rankscope.scope.lora_source import open_tuned
+from rankscope.scope.merged import merged_source
+from rankscope.scope.pairs import row_name
 from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve, rank_map
 from rankscope.scope.snippets import axolotl_text, lora_config_text
-from rankscope.scope.updates import BaseRounding, UpdateScope, fingerprint, measure_updates, row_name
+from rankscope.scope.updates import BaseRounding, UpdateScope, fingerprint, measure_updates
 
 MOST_ROWS = 100
 
@@ -39,8 +43,24 @@ class Filters(TypedDict):
 
 @app.command()
 def updates(
-    base_model: Annotated[str, typer.Option(help="The model before training: a folder, a file or a hub id.")],
-    model: Annotated[str, typer.Option(help="The model after training.")],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            help="The model after training, or the folder of a LoRA. Given several times: fine-tunes side by side."
+        ),
+    ],
+    base_model: Annotated[
+        str | None,
+        typer.Option(
+            help="The model before training: a folder, a file or a hub id. Without it, the base that a LoRA names."
+        ),
+    ] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            help="Add the updates of several models with these weights, such as 0.5,0.5, and go on with the sum."
+        ),
+    ] = None,
     revision: Revision = None,
     include_regex: Annotated[
         str | None, typer.Option(help="Only tensors whose name holds a match of this pattern.")
@@ -95,6 +115,8 @@ def updates(
 ) -> None:
     """What rank has the update from one checkpoint to another, and which rank would a LoRA need?
 
+    A LoRA as the model is measured by its factors; with --out it is written again at the ranks of the rule.
+
     Exit code 1: the adapter leaves out changes that it cannot hold. Exit code 2: there is nothing to measure or write.
     """
     chosen = rule or ("energy@0.95" if budget is None else f"budget={budget}")
@@ -103,13 +125,23 @@ def updates(
     if out_path is not None:
         import_extra("peft")
         refuse_existing(out_path)
-    base, tuned = (open_source(given, revision=revision) for given in (base_model, model))
     log = Console(stderr=True)
+    weights = merge_weights(model, merge, writes=out_path is not None or dry_run or page is not None)
+    base = open_source(base_of(model, base_model), revision=revision)
+    opened = [open_tuned(given, base, revision=revision) for given in model]
     filters: Filters = {
         "include_regex": include_regex,
         "exclude_regex": exclude_regex,
         "base_rounding": base_rounding,
     }
+    if len(opened) > 1 and weights is None:
+        scopes = {
+            label: _measured(base, one, filters, _journal(base, one, filters), device, log)
+            for label, one in labelled(opened).items()
+        }
+        compare_fine_tunes(scopes, chosen, max_rank=max_rank, top=top, csv=csv, as_json=as_json, log=log)
+        return
+    tuned = opened[0] if weights is None else merged_source(base, opened, weights)
     journal = _journal(base, tuned, filters)
     scope = _measured(base, tuned, filters, journal, device, log)
     if scope.summary["identical"]:

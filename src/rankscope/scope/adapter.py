@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import re
-import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
 
-from rankscope.checkpoints.modules import Home, import_extra, refuse_unfilled, skeleton
+from rankscope.checkpoints.modules import import_extra, refuse_unfilled, skeleton
 from rankscope.checkpoints.view import Model
-from rankscope.core import InputError, RankscopeError, plain_errors
+from rankscope.core import InputError, plain_errors
 from rankscope.core.files import write_atomic
-from rankscope.linalg.decompose import top_factors
 from rankscope.scope.adapter_config import adapter_config
-from rankscope.scope.fates import Fate, Fates, Profile, TensorFate, decide_fates
+from rankscope.scope.adapter_tensors import AdapterTensors
+from rankscope.scope.fates import Fate, Fates, Profile, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
+from rankscope.scope.pairs import row_name
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import (
-    BaseRounding,
-    TensorProgress,
-    UpdateScope,
-    difference,
-    measure_updates,
-    row_name,
-)
-
-PREFIX = "base_model.model."
+from rankscope.scope.updates import BaseRounding, TensorProgress, UpdateScope, measure_updates
 
 
 @dataclass(frozen=True)
@@ -147,9 +132,9 @@ def write_adapter(
     out = Path(out_path)
     refuse_existing(out)
     config, fates = draft.config, draft.fates
-    tensors = adapter_tensors(draft, device=device, progress=progress)
+    tensors = AdapterTensors(draft.scope, fates, config, device, progress)
     with written_whole(out) as folder:
-        save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        tensors.write(folder / "adapter_model.safetensors")
         (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         fidelity = measure_fidelity(draft.scope.base, draft.scope.tuned, folder, fates) if verify else None
         (folder / "README.md").write_text(_readme(config, fates, fidelity), encoding="utf-8")
@@ -160,120 +145,6 @@ def refuse_existing(out: Path) -> None:
     """Nothing that is there is written over."""
     if out.exists():
         raise InputError(f"{out} exists. Give another out_path, or remove it first.", argument="out_path")
-
-
-def adapter_tensors(
-    draft: AdapterDraft, *, device: str = "cpu", progress: TensorProgress | None = None
-) -> dict[str, Tensor]:
-    """Every tensor of the adapter under the key that PEFT expects, and no other."""
-    fates, base, tuned, config = draft.fates, draft.scope.base, draft.scope.tuned, draft.config
-    model = skeleton(base)
-    shapes = {name: model.get_parameter(name).shape for name in fates.parameter_ranks}
-    expected, homes = _expected(model, config)
-    factors = _all_factors(draft, device, progress)
-    tensors: dict[str, Tensor] = {}
-    for item in fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D):
-        rank = config["rank_pattern"].get("^" + re.escape(item.module), config["r"])
-        _put(tensors, item.module, *factors[row_name(item.pair)], rank)
-    for name, rank in fates.parameter_ranks.items():
-        pieces = [item for item in fates.items if item.fate == Fate.DECOMPOSED and item.parameter == name]
-        plain = pieces[0].expert is None
-        left, right = (
-            factors[row_name(pieces[0].pair)]
-            if plain
-            else _expert_factors(factors, pieces, shapes[name], rank)
-        )
-        tensors[f"{homes[name]}.lora_A.weight"] = right
-        tensors[f"{homes[name]}.lora_B.weight"] = left
-    for item in fates.lora_biases:
-        before, after = difference(base, tuned, item.pair)
-        tensors[f"{PREFIX}{item.module}.lora_B.bias"] = after - before
-    owners = {item.parameter: item.pair.name for item in fates.items}
-    for item in fates.items:
-        if item.module in fates.whole_modules and item.pair.status != "tied":
-            tensors[PREFIX + item.parameter] = tuned.tensor(item.pair.name)
-    for alias, source in fates.ties.items():
-        tensors[PREFIX + alias] = tuned.tensor(owners[source]).clone()
-    for key, shape in expected.items():
-        if key not in tensors and ".lora_" in key:
-            tensors[key] = torch.zeros(shape)
-        elif key not in tensors and (own := owners.get(key.removeprefix(PREFIX))):
-            tensors[key] = (tuned if own in tuned.tensors else base).tensor(own)  # a name that ends alike
-    strange = sorted(tensors.keys() ^ expected.keys())
-    if strange:
-        raise RankscopeError(
-            f"PEFT and the adapter disagree on {strange[0]} ({len(strange)} in all): nothing was written."
-        )
-    return {key: value.contiguous() for key, value in sorted(tensors.items())}
-
-
-def _all_factors(
-    draft: AdapterDraft, device: str, progress: TensorProgress | None
-) -> dict[str, tuple[Tensor, Tensor]]:
-    items = draft.fates.having(Fate.DECOMPOSED, Home.LINEAR, Home.CONV1D, Home.EXPERTS, Home.PARAMETER)
-    factors = {}
-    for done, item in enumerate(items):
-        factors[row_name(item.pair)] = _factors(draft, item, device)
-        if progress is not None:
-            progress(row_name(item.pair), done + 1, len(items))
-    return factors
-
-
-def _factors(draft: AdapterDraft, item: TensorFate, device: str) -> tuple[Tensor, Tensor]:
-    """Factors of one update with the singular values shared out evenly between both sides."""
-    scope = draft.scope
-    before, after = (value.to(device) for value in difference(scope.base, scope.tuned, item.pair))
-    update = (after - before).float()
-    if item.slot is not None and item.slot.transposed:
-        update = update.T
-    found = top_factors(update, item.rank, spectrum=scope.spectra[row_name(item.pair)])
-    size = torch.linalg.vector_norm(found.right, dim=1).clamp_min(torch.finfo(update.dtype).tiny).sqrt()
-    return (found.left * size).cpu(), (found.right / size[:, None]).cpu()
-
-
-def _put(tensors: dict[str, Tensor], module: str, left: Tensor, right: Tensor, rank: int) -> None:
-    pad = rank - right.shape[0]
-    tensors[f"{PREFIX}{module}.lora_A.weight"] = torch.nn.functional.pad(right, (0, 0, 0, pad))
-    tensors[f"{PREFIX}{module}.lora_B.weight"] = torch.nn.functional.pad(left, (0, pad))
-
-
-def _expert_factors(
-    factors: Mapping[str, tuple[Tensor, Tensor]], pieces: list[TensorFate], shape: torch.Size, rank: int
-) -> tuple[Tensor, Tensor]:
-    """Factors of all experts in PEFT's packing; gate and up, apart on disk, take ranks of their own."""
-    experts, rows, columns = shape
-    if pieces[0].slot and pieces[0].slot.transposed:
-        rows, columns = columns, rows
-    left, right = torch.zeros(rows, rank, experts), torch.zeros(experts, rank, columns)
-    filled: Counter[int] = Counter()
-    for item in pieces:
-        number = item.expert
-        assert number is not None
-        b, a = factors[row_name(item.pair)]
-        start = rows * item.slot.part // item.slot.parts if item.slot else 0
-        place = slice(filled[number], filled[number] + item.rank)
-        left[start : start + b.shape[0], place, number] = b
-        right[number, place] = a
-        filled[number] += item.rank
-    return left.reshape(rows, rank * experts), right.reshape(experts * rank, columns)
-
-
-def _expected(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Size], dict[str, str]]:
-    """The keys and shapes that PEFT itself would save, and where it keeps each fused parameter."""
-    peft = import_extra("peft")
-    own = copy.deepcopy(dict(config))  # PEFT edits the lists it is given
-    del own["peft_type"]
-    settings = peft.LoraConfig(**own)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        injected = peft.get_peft_model(model, settings, low_cpu_mem_usage=True)
-        state = peft.get_peft_model_state_dict(injected, save_embedding_layers=False)
-    homes = {}
-    for path, module in injected.named_modules():
-        if type(module).__name__ == "ParamWrapper":
-            plain = path.removeprefix(PREFIX).replace(".base_layer", "")
-            homes[f"{plain}.{module.parameter_name}"] = path
-    return {key: value.shape for key, value in state.items()}, homes
 
 
 @contextmanager

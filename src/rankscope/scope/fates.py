@@ -11,8 +11,9 @@ import pandas as pd
 from torch import nn
 
 from rankscope.checkpoints.modules import Home, Slot, find_slots, tied_parameters
+from rankscope.scope.pairs import TensorPair, row_name
 from rankscope.scope.peft_limits import nested_twins, reachable
-from rankscope.scope.updates import TensorPair, UpdateScope, row_name
+from rankscope.scope.updates import UpdateScope
 
 
 class Profile(StrEnum):

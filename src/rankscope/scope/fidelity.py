@@ -1,13 +1,12 @@
 """How near an adapter on its base comes to the tuned model: measured by loading it, not hoped for.
 
-One model is in memory at a time.
+One layer of one model is in memory at a time where the model can be opened so (`by_layers`), else one model.
 """
 
 from __future__ import annotations
 
 import copy
 import gc
-import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import foreign_errors, import_extra, model_class, random_weights
 from rankscope.core import InputError, RankscopeError
 from rankscope.core.streams import stream
+from rankscope.scope.by_layers import open_by_layers, read_parameters
 from rankscope.scope.fates import Fate, Fates, TensorFate
-from rankscope.scope.updates import difference, row_name
+from rankscope.scope.pairs import difference, row_name
 
 POOR = 0.5
 """From this share of the base model's own error on, an adapter does not do what it is for."""
@@ -77,17 +77,34 @@ def measure_fidelity(
     base: Source, tuned: Source, adapter: Path, fates: Fates, batch: Mapping[str, Tensor] | None = None
 ) -> Fidelity:
     """Load `adapter` on the base in float32 and compare with the tuned model on a fixed batch."""
-    goal = load_model(tuned)
+    goal = _open(tuned)
     given = fixed_batch(goal) if batch is None else batch
     wanted, vocabulary = _output(goal, given), _vocabulary(goal)
-    prints = _fingerprints(goal)
     del goal
     gc.collect()
-    start = load_model(base)
-    changed = {name for name, mark in _fingerprints(start).items() if prints.get(name, mark) != mark}
+    start = _open(base)
     if vocabulary != _vocabulary(start):
         start.resize_token_embeddings(vocabulary)
     alone = _relative(_output(start, given), wanted)
+    adapted = _adapted(start, adapter)
+    named = {item.parameter for item in fates.items if item.fate != Fate.UNCHANGED}
+    named |= set(fates.ties)
+    inside = tuple(f"{module}." for module in fates.whole_modules)
+    strange = [
+        name for name in sorted(_changed(base, tuned)) if name not in named and not name.startswith(inside)
+    ]
+    left = _relative(_output(adapted, given), wanted)
+    return Fidelity(left, alone, _weights(adapted, base, tuned, fates), tuple(strange))
+
+
+def _open(source: Source) -> Any:
+    """The running model of `source` in float32: by layers where its file says all of it, else as a whole."""
+    layered = open_by_layers(source)
+    return load_model(source) if layered is None else layered
+
+
+def _adapted(start: Any, adapter: Path) -> Any:
+    """The base with the adapter on it, loaded by peft; whatever peft says of it is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", category=UserWarning)
         warnings.filterwarnings("ignore", message=".*fan_in_fan_out.*")
@@ -96,18 +113,20 @@ def measure_fidelity(
         # said of fused experts, whose patterns do match: every weight is measured below
         warnings.filterwarnings("ignore", message=".*did not match any targeted module.*")
         try:
-            adapted = import_extra("peft").PeftModel.from_pretrained(start, str(adapter)).eval()
+            peft = import_extra("peft")
+            return peft.PeftModel.from_pretrained(start, str(adapter), low_cpu_mem_usage=True).eval()
         except (UserWarning, RuntimeError, ValueError, KeyError) as error:
             first = str(error).strip().splitlines()[0]
             raise RankscopeError(
                 f"The adapter does not load with peft ({first}): nothing was written."
             ) from None
-    named = {item.parameter for item in fates.items if item.fate != Fate.UNCHANGED}
-    named |= set(fates.ties)
-    inside = tuple(f"{module}." for module in fates.whole_modules)
-    strange = sorted(name for name in changed - named if not name.startswith(inside))
-    left = _relative(_output(adapted, given), wanted)
-    return Fidelity(left, alone, _weights(adapted, base, tuned, fates), tuple(strange))
+
+
+def _changed(base: Source, tuned: Source) -> set[str]:
+    """The parameters that both models have and that differ, compared one at a time."""
+    readers = [read_parameters(source) for source in (base, tuned)]
+    common = readers[0].pieces.keys() & readers[1].pieces.keys()
+    return {name for name in common if not torch.equal(*(reader.value(name) for reader in readers))}
 
 
 def load_model(source: Source, dtype: torch.dtype | None = torch.float32) -> Any:
@@ -178,14 +197,6 @@ def _relative(found: Tensor, wanted: Tensor) -> float:
     length = float(torch.linalg.vector_norm(wanted))
     distance = float(torch.linalg.vector_norm(found - wanted))
     return distance / length if length else distance
-
-
-def _fingerprints(model: Any) -> dict[str, str]:
-    """A hash of every parameter: what differs between two models is found with one of them in memory."""
-    return {
-        name: hashlib.blake2b(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
-        for name, value in model.named_parameters()
-    }
 
 
 def _weights(adapted: Any, base: Source, tuned: Source, fates: Fates) -> pd.DataFrame:

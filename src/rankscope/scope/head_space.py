@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rankscope.checkpoints import AttentionBlock, Checkpoint
+from rankscope.checkpoints.latent import LatentBlock
 from rankscope.checkpoints.layout import Position
 from rankscope.checkpoints.packed import Packing
 from rankscope.core import InputError
@@ -89,7 +90,18 @@ class HeadSpace:
 
 def head_spaces(checkpoint: Checkpoint) -> list[HeadSpace]:
     """Both spaces of every attention block of a running model."""
+    if checkpoint.towers:
+        raise InputError(
+            f"{checkpoint.source.label} has several towers, and one is compressed at a time: "
+            "save the tower as a model of its own."
+        )
     for block in checkpoint.attention:
+        if isinstance(block, LatentBlock):
+            raise InputError(
+                f"{checkpoint.source.label}: {block.name} goes through latents (MLA) that all heads share, so their ranks "
+                "cannot be lowered head by head. Leave compress out.",
+                argument="compress",
+            )
         if any(not name.endswith(".weight") for name in block.weights.values()):
             raise InputError(
                 f"{checkpoint.source.label}: {block.name or 'the model'} keeps its projections in "

@@ -32,8 +32,12 @@ NOTES = {
     "QK-norm": "QK-norm divides every query and key by its length; its gains are in the product, the lengths "
     "are not.",
     "biases": "Query and key biases add terms linear in one token; the QK product does not show them.",
+    "latent norms": "Queries, keys and values pass through latents (MLA) whose norms divide by their lengths: the gains are "
+    "in the products, and lengths are those that independent inputs of variance 1 would have. The rank is that of QK.",
+    "sinks": "A learned score per head (a sink) joins every softmax; the QK product does not show it.",
     "softcap": "Scores pass through a soft cap; the QK product is before it.",
 }
+UNREAD = "The tower {} is of an architecture that is not known: none of its heads is here."
 AT_OFFSET = (
     "RoPE turns queries and keys by their distance; the QK product is that of distance {offset} alone."
 )
@@ -91,7 +95,7 @@ def measure_heads(
     table = pd.DataFrame(rows)
     left_out = dict.fromkeys(what for block in checkpoint.attention for what in block.left_out)
     words = NOTES if offset is None else NOTES | {"positions (rope)": AT_OFFSET.format(offset=offset)}
-    notes = tuple(words[what] for what in left_out)
+    notes = (*(words[what] for what in left_out), *map(UNREAD.format, checkpoint.unread))
     return HeadScope(table, summarise(table), notes, spectra, cosines, checkpoint.missing)
 
 

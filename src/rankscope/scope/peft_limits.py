@@ -1,12 +1,18 @@
-"""What PEFT does not adapt unchanged: layers that it renames on the way in, and those that it refuses."""
+"""What PEFT does not adapt unchanged: layers that it renames on the way in and those that it refuses; what it stores."""
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from rankscope.checkpoints.modules import Home, Slot, import_extra
+
+PREFIX = "base_model.model."
 
 REFUSED = {
     name: {"out_proj", "conv1d"} for name in ("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h")
@@ -49,3 +55,21 @@ def nested_twins(whole: set[str], model: Any) -> set[str]:
         for module in whole
         if any(name.startswith(f"{module}.") and name.endswith(module) for name in names)
     }
+
+
+def expected_state(model: Any, config: Mapping[str, Any]) -> tuple[dict[str, torch.Size], dict[str, str]]:
+    """The keys and shapes that PEFT itself would save, and where it keeps each fused parameter."""
+    peft = import_extra("peft")
+    own = copy.deepcopy(dict(config))  # PEFT edits the lists it is given
+    del own["peft_type"]
+    settings = peft.LoraConfig(**own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        injected = peft.get_peft_model(model, settings, low_cpu_mem_usage=True)
+        state = peft.get_peft_model_state_dict(injected, save_embedding_layers=False)
+    homes = {}
+    for path, module in injected.named_modules():
+        if type(module).__name__ == "ParamWrapper":
+            plain = path.removeprefix(PREFIX).replace(".base_layer", "")
+            homes[f"{plain}.{module.parameter_name}"] = path
+    return {key: value.shape for key, value in state.items()}, homes

@@ -95,6 +95,10 @@ def prune_model(
 def smaller_model(model: Any, *, neurons: float = 0.0, heads: float = 0.0) -> Any:
     """The pruned model itself, its weights those of `model` that stay."""
     checkpoint = open_checkpoint(model)
+    if checkpoint.towers:
+        raise InputError(
+            f"{type(model).__name__} has several towers, and one is pruned at a time: save the tower as a model of its own."
+        )
     state = dict(model.state_dict())
     settings = copy.deepcopy(model.config)
     if neurons:

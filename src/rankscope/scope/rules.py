@@ -59,8 +59,8 @@ def energy_curve(scope: UpdateScope) -> pd.DataFrame:
 
 def adapter_parameters(scope: UpdateScope, rank: int) -> int:
     """How many numbers an adapter of one shared rank holds."""
-    sides = _sides(scope)
-    return sum(min(rank, len(scope.spectra[name])) * sides[name] for name in scope.spectra)
+    both = sides(scope)
+    return sum(min(rank, len(scope.spectra[name])) * both[name] for name in scope.spectra)
 
 
 def _uncapped(scope: UpdateScope, rule: str) -> dict[str, int]:
@@ -84,17 +84,18 @@ def _uncapped(scope: UpdateScope, rule: str) -> dict[str, int]:
 
 
 def _affordable(scope: UpdateScope, budget: int) -> int:
-    sides = sum(_sides(scope).values())
-    if sides and budget < sides:
+    least = sum(sides(scope).values())
+    if least and budget < least:
         raise InputError(
-            f"budget={budget}: rank 1 on every matrix takes {sides} parameters. Raise it.", argument="budget"
+            f"budget={budget}: rank 1 on every matrix takes {least} parameters. Raise it.", argument="budget"
         )
     longest = max((len(values) for values in scope.spectra.values()), default=0)
     affordable = [rank for rank in range(1, longest + 1) if adapter_parameters(scope, rank) <= budget]
     return max(affordable, default=0)
 
 
-def _sides(scope: UpdateScope) -> dict[str, int]:
+def sides(scope: UpdateScope) -> dict[str, int]:
+    """Rows plus columns of every matrix that changed: the numbers that one rank takes."""
     shapes = scope.table.set_index("name")["shape"]
     return {name: sum(int(side) for side in str(shapes[name]).split(" × ")) for name in scope.spectra}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,9 +16,13 @@ from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
+from rankscope.linalg.factored import Factored
 from rankscope.linalg.noise import observed_noise, rounding_noise, seen_share, stored_precision
+from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 from rankscope.measure.updates import ENERGIES, measured_ranks
 from rankscope.scope.journal import Journal
+from rankscope.scope.lora_source import open_tuned
+from rankscope.scope.pairs import TensorPair, difference, pair_up, product_of, row_name
 
 TensorProgress = Callable[[str, int, int], None]
 """told the tensor's name, how many are done and how many there are"""
@@ -39,11 +42,11 @@ COLUMNS = (
     "base_rounding",
     "noise_edge",
     "largest",
+    "factor_rank",
 )
 
-_EMBEDDINGS = tuple(
-    f"{name}.weight" for name in ("embed_tokens", "wte", "word_embeddings", "embed_in", "shared")
-)
+RESOLVED = 1e-7
+"""A singular value below this share of the largest is zero: factors are stored in float32 at best."""
 
 
 class BaseRounding(StrEnum):
@@ -55,17 +58,6 @@ class BaseRounding(StrEnum):
     """all of it: both models were rounded when they were saved"""
     EXACT = "exact"
     """none: training started from the stored base itself"""
-
-
-@dataclass(frozen=True)
-class TensorPair:
-    """One tensor in both checkpoints, or why it is not in both."""
-
-    name: str
-    status: str
-    """paired, resized, added, removed, tied, unselected or not float"""
-    base_name: str | None = None
-    expert: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +83,15 @@ class UpdateScope:
                 f"hold 0.99; {middle['signal_rank']:g} stand above rounding. The largest update is that of "
                 f"{found['largest_update']}."
             )
+        if "factors" in found:
+            given = found["factors"]
+            least, most = given["least_rank"], given["most_rank"]
+            ranks = f"rank {most}" if least == most else f"ranks {least} to {most}"
+            lines.append(
+                f"{given['matrices']} updates are products of {ranks} and use {given['mean_used']:.0%} of it on average "
+                f"(effective over nominal rank): least in {given['least']} ({given['least_used']:.0%}), most in "
+                f"{given['most']} ({given['most_used']:.0%})."
+            )
         return lines
 
 
@@ -108,9 +109,12 @@ def measure_updates(
 ) -> UpdateScope:
     """The update of every tensor from `base_model` to `model`, one pair in memory at a time.
 
+    `model` is a checkpoint, or the folder of a LoRA on `base_model`, whose updates are measured by their factors.
+
     With `resume_path`, what is measured is kept in that folder and not measured again after an interruption.
     """
-    base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
+    base = open_source(base_model, revision=revision)
+    tuned = open_tuned(model, base, revision=revision)
     pairs = list(pair_up(base, tuned, include_regex, exclude_regex))
     filters = (include_regex, exclude_regex, base_rounding)
     journal = (
@@ -129,66 +133,6 @@ def measure_updates(
             progress(key, done + 1, len(pairs))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return UpdateScope(base, tuned, pairs, table, summarise(table), spectra)
-
-
-def pair_up(
-    base: Source, tuned: Source, include_regex: str | None = None, exclude_regex: str | None = None
-) -> Iterator[TensorPair]:
-    """Every tensor of either checkpoint, with what can be done with it."""
-    include, exclude = _compiled(include_regex, "include_regex"), _compiled(exclude_regex, "exclude_regex")
-    if include is not None and not any(include.search(name) for name in tuned.tensors):
-        raise InputError(
-            f"include_regex={include_regex!r} matches no tensor of {tuned.label}. "
-            f"Names look like {next(iter(tuned.tensors))!r}.",
-            argument="include_regex",
-        )
-    if base.tensors.keys().isdisjoint(tuned.tensors):
-        raise InputError(
-            f"{base.label} and {tuned.label} have no tensor in common: these are not two states of one model. "
-            "Check the base model."
-        )
-    embedding = _tied_embedding(base)
-    for name, info in tuned.tensors.items():
-        base_name = name if name in base.tensors else (embedding if _is_output_head(name) else None)
-        if name in tuned.aliases:
-            yield TensorPair(name, "tied")
-        elif (include is not None and not include.search(name)) or (exclude and exclude.search(name)):
-            yield TensorPair(name, "unselected", base_name)
-        elif base_name is None:
-            yield TensorPair(name, "added" if info.dtype else "not float")
-        elif info.dtype is None or base.info(base_name).dtype is None:
-            yield TensorPair(name, "not float", base_name)
-        elif base.info(base_name).shape != info.shape:
-            yield TensorPair(name, "resized", base_name)
-        elif ".experts." in name and len(info.shape) == 3:
-            yield from (TensorPair(name, "paired", base_name, expert) for expert in range(info.shape[0]))
-        else:
-            yield TensorPair(name, "paired", base_name)
-    for name in base.tensors:
-        tied_head = _is_output_head(name) and _tied_embedding(tuned) is not None
-        if name not in tuned.tensors and name not in base.aliases and not tied_head:
-            yield TensorPair(name, "removed", name)
-
-
-def row_name(pair: TensorPair) -> str:
-    """The name of a pair's row: the tensor's, with the expert's number where experts are stacked."""
-    return pair.name if pair.expert is None else f"{pair.name}[{pair.expert}]"
-
-
-def difference(base: Source, tuned: Source, pair: TensorPair) -> tuple[Tensor, Tensor]:
-    """The base's tensor and the tuned one's, the rows that both have where the vocabulary was resized."""
-    before, after = base.tensor(str(pair.base_name)), tuned.tensor(pair.name)
-    if pair.expert is not None:
-        return before[pair.expert], after[pair.expert]
-    if before.shape != after.shape:
-        if not (before.dim() and after.dim()) or before.shape[1:] != after.shape[1:]:
-            raise InputError(
-                f"{pair.name} is {tuple(before.shape)} in {base.label} and {tuple(after.shape)} in "
-                f"{tuned.label}: these are not two states of one model. Check the base model."
-            )
-        rows = min(len(before), len(after))
-        return before[:rows], after[:rows]
-    return before, after
 
 
 def _measure(
@@ -210,6 +154,25 @@ def _measure(
     comparable = pair.base_name is not None and pair.status in ("paired", "resized", "unselected")
     if not comparable or (pair.status == "unselected" and info.dtype is None):
         return row, None
+    return _compare(base, tuned, pair, row, base_rounding, device)
+
+
+def _compare(
+    base: Source,
+    tuned: Source,
+    pair: TensorPair,
+    row: dict[str, Any],
+    base_rounding: BaseRounding,
+    device: str | torch.device,
+) -> tuple[dict[str, Any], Tensor | None]:
+    """The row of a tensor that both models have: how much it changed, and in how many directions."""
+    if pair.name in tuned.untouched:
+        row["base_energy"], row["energy"] = squared_norm(base.tensor(str(pair.base_name))), 0.0
+        return {**row, "status": _changed(pair.status, 0.0)}, None
+    if pair.status == "paired" and (product := product_of(tuned, pair)) is not None:
+        before = base.tensor(str(pair.base_name))
+        row["base_energy"] = squared_norm(before if pair.expert is None else before[pair.expert])
+        return _measured_product(row, product)
     before, after = (value.to(device) for value in difference(base, tuned, pair))
     row["base_energy"] = squared_norm(before)
     if before.dim() != 2 or min(before.shape) < 2 or pair.status == "unselected":
@@ -218,7 +181,7 @@ def _measure(
         return row, None
     kinds = [
         stored_precision(value, info.dtype or torch.float32)
-        for value, info in ((before, base.info(str(pair.base_name))), (after, info))
+        for value, info in ((before, base.info(str(pair.base_name))), (after, tuned.info(pair.name)))
     ]
     noises = [
         rounding_noise(value, kind, _scale(source, name, pair.expert, value))
@@ -239,6 +202,28 @@ def _measure(
     values = values.cpu()
     found = {"base_rounding": share, "noise_edge": noise.edge(), "largest": float(values[0])}
     return row | measured_ranks(values, noise) | found, values.float()
+
+
+def _measured_product(row: dict[str, Any], product: Factored) -> tuple[dict[str, Any], Tensor | None]:
+    """The ranks of an update that is known by its factors. No rounding is in it: every value that is not zero is signal."""
+    values = Factored(product.left.double(), product.right.double()).spectrum()
+    values = values[: min(product.shape)]
+    energy = float(values.square().sum())
+    row = {**row, "energy": energy, "status": _changed("paired", energy), "factor_rank": len(values)}
+    if energy == 0:
+        return row, None
+    nonzero = int((values > RESOLVED * values[0]).sum())
+    found = {
+        "effective_rank": float(effective_rank(values)),
+        "stable_rank": float(stable_rank(values)),
+        **{f"energy@{share:.2f}": int(energy_rank(values, share)) for share in ENERGIES},
+        "signal_rank": nonzero,
+        "gavish_donoho_rank": nonzero,
+        "base_rounding": 0.0,
+        "noise_edge": 0.0,
+        "largest": float(values[0]),
+    }
+    return row | found, values.float()
 
 
 def _scale(source: Source, name: str, expert: int | None, value: Tensor) -> Tensor | None:
@@ -263,6 +248,19 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
         ranks = ["effective_rank", "signal_rank", *(f"energy@{share:.2f}" for share in ENERGIES)]
         summary["median"] = {name: float(matrices[name].median()) for name in ranks}
         summary["largest_update"] = str(table.sort_values("energy", na_position="first")["name"].iloc[-1])
+    given = matrices.dropna(subset=["factor_rank"])
+    if len(given):
+        used = (given["effective_rank"] / given["factor_rank"]).set_axis(given["name"])
+        summary["factors"] = {
+            "matrices": len(given),
+            "least_rank": int(given["factor_rank"].min()),
+            "most_rank": int(given["factor_rank"].max()),
+            "mean_used": float(used.mean()),
+            "least": str(used.idxmin()),
+            "least_used": float(used.min()),
+            "most": str(used.idxmax()),
+            "most_used": float(used.max()),
+        }
     return summary
 
 
@@ -270,26 +268,6 @@ def _changed(status: str, energy: float) -> str:
     if status != "paired":
         return status
     return "changed" if energy > 0 else "identical"
-
-
-def _compiled(pattern: str | None, argument: str) -> re.Pattern[str] | None:
-    try:
-        return None if pattern is None else re.compile(pattern)
-    except re.error as error:
-        raise InputError(
-            f"{argument}={pattern!r} is not a regular expression: {error}.", argument=argument
-        ) from None
-
-
-def _is_output_head(name: str) -> bool:
-    return name in ("lm_head.weight", "embed_out.weight", "proj_out.weight")
-
-
-def _tied_embedding(source: Source) -> str | None:
-    """The embedding that serves as output head too, where the checkpoint holds no head of its own."""
-    if not (source.config or {}).get("tie_word_embeddings") or any(map(_is_output_head, source.tensors)):
-        return None
-    return next((name for name in source.tensors if name.endswith(_EMBEDDINGS)), None)
 
 
 def fingerprint(base: Source, tuned: Source, asked: tuple[str | None, ...]) -> str:
