@@ -19,10 +19,10 @@ import torch
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Grid, Outcome, Store, run
+from rankscope.lab.engines.workers import Crew
 from rankscope.lab.provenance import code_digest, roots_of
 from rankscope.lab.runner import Group, Schedule, check_device, limit_memory, schedule
 from rankscope.lab.store import FILE, Cost
-from rankscope.lab.workers import Crew
 from tests.lab.toy import ToyTrainer, go, go_traced, stacked, toy
 
 FORK = multiprocessing.get_context("forkserver")
