@@ -36,12 +36,12 @@ LISTEN = 0.5
 
 @dataclass
 class Attempt:
-    """A group that was given to Ray: since when a worker is at it, and which."""
+    """A group that was given to Ray: since when, and from when a worker is at it, which."""
 
     id: int
     number: int
+    since: float
     place: Place | None = None
-    begun: float = 0.0
 
 
 class RayCrew:
@@ -92,7 +92,7 @@ class RayCrew:
 
     def _submit(self, number: int, without: str | None = None) -> None:
         group, file = self._groups[number], self._states[number]
-        attempt, state = Attempt(next(self._ids), number), None
+        attempt, state = Attempt(next(self._ids), number, time.monotonic()), None
         shared = None if self._shared is None else self._shared / file.parent.name / file.name
         if shared is None:
             with suppress(OSError):
@@ -135,7 +135,7 @@ class RayCrew:
 
     def _died(self, attempt: Attempt, found: Died) -> Failed | None:
         """Say what died; a group at which worker after worker dies has failed."""
-        where = str(attempt.place or "a worker")
+        where = _who(attempt)
         self._deaths[attempt.number] += 1
         if self._deaths[attempt.number] >= DEATHS:
             return Failed(
@@ -146,16 +146,19 @@ class RayCrew:
         return None
 
     def _help_slow_ones(self) -> None:
-        """Where workers are idle, a group that takes far longer than others of its kind gets a second one elsewhere."""
+        """Where workers are idle, a group that takes far longer than others of its kind gets another one elsewhere.
+
+        So does one that should have been begun, for its worker may hang.
+        """
         idle, now = self._cluster.slots - len(self._running), time.monotonic()
         pace = max(1.0, statistics.median(self._paces)) if self._paces else 1.0
-        several = Counter(one.number for one in self._running.values())
-        for one in [*self._running.values()]:
-            allowed = max(self._patience, SLOW * pace * self._groups[one.number].seconds)
-            if idle > 0 and one.place and now > one.begun + allowed and several[one.number] == 1:
-                cell = named(self._groups[one.number].cells[0])
-                self._cluster.say(f"{one.place} is slow at the group of {cell}, which gets a second worker.")
-                self._submit(one.number, without=one.place.node)
+        newest = {one.number: one for one in self._running.values()}
+        for number, one in newest.items():
+            allowed = max(self._patience, SLOW * pace * self._groups[number].seconds)
+            if idle > 0 and now > one.since + allowed:
+                cell = named(self._groups[number].cells[0])
+                self._cluster.say(f"{_who(one)} is slow at the group of {cell}, which gets another one.")
+                self._submit(number, without=one.place.node if one.place else None)
                 idle -= 1
 
     def _listen(self) -> None:
@@ -173,7 +176,7 @@ class RayCrew:
         attempts = {one.id: one for one in self._running.values()}
         for id_, place in news.begun.items():
             if id_ in attempts:
-                attempts[id_].place, attempts[id_].begun = Place(*place), time.monotonic()
+                attempts[id_].place, attempts[id_].since = Place(*place), time.monotonic()
         for id_, amount in news.done.items():
             if id_ in attempts:
                 number = attempts[id_].number
@@ -222,3 +225,8 @@ class RayCrew:
         for ref in self._running:
             ray.cancel(ref, force=True)
         ray.kill(self._desk)
+
+
+def _who(attempt: Attempt) -> str:
+    """The worker by its name; that of an attempt which never began is not known."""
+    return str(attempt.place or "a worker")

@@ -1,7 +1,7 @@
 """The Ray engine: the same groups as on one machine, on the machines of a cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import ray
@@ -12,6 +12,7 @@ from rankscope.core import InputError, RankscopeError
 from rankscope.lab.engines.engine import Failed, Probe
 from rankscope.lab.engines.ray.cluster import Cluster, Resources, connect
 from rankscope.lab.engines.ray.crew import DEATHS, RayCrew
+from rankscope.lab.engines.ray.quiet import without_messages
 from rankscope.lab.engines.ray.worker import Task, digest
 from rankscope.lab.engines.work import Group, Shape
 from rankscope.lab.experiment import Cell, Experiment
@@ -54,18 +55,20 @@ class Ray:
         self._shared, self._push, self._patience = state, push, patience
         self._cuda = torch.device(device).type == "cuda"
         self._cluster = Cluster(Resources(gpus if self._cuda else 0.0), say)
-        self._joined = False
+        self._end = ExitStack()
 
     def __enter__(self) -> "Ray":
-        self._joined = connect(self._address)
-        if self._cuda and not self._cluster.nodes():
-            self.__exit__()
-            raise InputError("No machine of the cluster has a GPU. Use cpu.", argument="device")
+        with ExitStack() as begun:
+            begun.enter_context(without_messages())
+            if connect(self._address):
+                begun.callback(ray.shutdown)
+            if self._cuda and not self._cluster.nodes():
+                raise InputError("No machine of the cluster has a GPU. Use cpu.", argument="device")
+            self._end = begun.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._joined:
-            ray.shutdown()
+        self._end.close()
 
     @property
     def workers(self) -> int:

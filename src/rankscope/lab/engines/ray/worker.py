@@ -23,7 +23,7 @@ from rankscope.lab.engines.workers import CancelledError
 from rankscope.lab.provenance import code_digest
 
 TELL = 1.0
-"""Seconds between two messages of a worker."""
+"""Seconds between two messages of a worker, unless states are sent more often."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,7 @@ class _Line:
     def __init__(self, desk: Any, task: Task, file: Path | None) -> None:
         self._desk, self._task, self._file = desk, task, file
         self._told = self._pushed = time.monotonic()
+        self._every = min(TELL, task.push)
         self._amount, self._sent = 0.0, self._written()
         self._answer: Any = None
 
@@ -142,7 +143,7 @@ class _Line:
         """A step is done. Raises if the run is being stopped."""
         self._amount += amount
         now = time.monotonic()
-        if now < self._told + TELL:
+        if now < self._told + self._every:
             return
         self._told = now
         if self._answer is not None:
