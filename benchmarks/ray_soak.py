@@ -69,9 +69,7 @@ class Soak:
         folder = self.place / f"sweep-{self.sweeps}"
         driver, quiet = self.start(folder), 0.0
         while True:
-            end = time.monotonic() + self.draw.uniform(0.5, 6.0)
-            while time.monotonic() < end and driver.poll() is None:
-                time.sleep(0.05)
+            self.wait(driver, folder)
             if driver.poll() is not None:
                 if driver.returncode == 0:
                     break
@@ -86,6 +84,15 @@ class Soak:
                 break
         self.compare(folder)
         self.sweeps += 1
+
+    def wait(self, driver: subprocess.Popen[bytes], folder: Path) -> None:
+        """Until a group has been begun since the last kill, however busy the machine is, and then some."""
+        attempts, latest = len(begun(folder / "trace")), time.monotonic() + PATIENCE
+        end = latest
+        while time.monotonic() < end and driver.poll() is None:
+            time.sleep(0.05)
+            if end == latest and len(begun(folder / "trace")) > attempts:
+                end = time.monotonic() + self.draw.uniform(0.0, 4.0)
 
     def start(self, folder: Path) -> subprocess.Popen[bytes]:
         line = [sys.executable, __file__, "--drive", str(folder), "--address", self.cluster.address]

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -26,7 +26,7 @@ class Simulated:
 
     def __init__(self, cluster):
         self.cluster, self.address = cluster, cluster.address
-        self.nodes = {}
+        self.nodes, self.seen = {}, set()
 
     def add(self, **options):
         """A node with one CPU."""
@@ -36,7 +36,29 @@ class Simulated:
 
     def kill(self, node):
         """As if its machine had lost power."""
+        self.look()
         self.cluster.remove_node(self.nodes.pop(node), allow_graceful=False)
+
+    def look(self):
+        """Remember the processes of the cluster: those of Ray's that this one has begun, and theirs."""
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):
+                if "site-packages/ray/" in " ".join(child.cmdline()):
+                    family = [child, *child.children(recursive=True)]
+                    self.seen |= {(one.pid, begun) for one in family if (begun := _begun(one.pid))}
+
+    def left(self):
+        """Those that live."""
+        return [pid for pid, begun in self.seen if _begun(pid) == begun]
+
+
+def _begun(pid):
+    """When a process began; None where there is none any more."""
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
 
 
 @contextmanager
@@ -44,9 +66,8 @@ def simulated(nodes=3):
     """The cluster within the block. At the end no process of it may be left."""
     from ray.cluster_utils import Cluster
 
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    before = ours()
+    before = dict(os.environ)
+    os.environ |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": SMALL, "_system_config": PROMPT}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     made = Simulated(cluster)
@@ -55,23 +76,14 @@ def simulated(nodes=3):
             made.add()
         yield made
     finally:
+        made.look()
         if "ray" in sys.modules:
             sys.modules["ray"].shutdown()
         cluster.shutdown()
-    wait_for(lambda: not ours() - before, 30)
-
-
-def ours():
-    """Processes of Ray that descend from this one, and workers of it, whoever has them now."""
-    found = {one.pid for one in psutil.Process().children(recursive=True) if "ray" in _name(one)}
-    return found | {one.pid for one in psutil.process_iter() if _name(one).startswith("ray::")}
-
-
-def _name(process):
-    try:
-        return " ".join(process.cmdline()[:2]) if process.status() != psutil.STATUS_ZOMBIE else ""
-    except psutil.Error:
-        return ""
+        os.environ.clear()
+        os.environ |= before
+    assert made.seen
+    wait_for(lambda: not made.left(), 30)
 
 
 def wait_for(condition, seconds=30.0):

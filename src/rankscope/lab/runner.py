@@ -192,7 +192,7 @@ def run(
         return count
 
     try:
-        with engine.crew(todo.groups) as workers:
+        with store.database.held(), engine.crew(todo.groups) as workers:
             crew = workers
             while True:
                 now = time.monotonic()
