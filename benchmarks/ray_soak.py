@@ -29,7 +29,7 @@ from rankscope.lab.inspection import inspect
 from tests.lab.simulated import simulated
 from tests.lab.walk import begun, go, walks
 
-SHARE = {"worker": 0.6, "node": 0.25, "driver": 0.15}
+SHARE = {"worker": 0.65, "node": 0.25, "driver": 0.1}
 """Who is killed how often."""
 
 PATIENCE = 400.0

@@ -97,7 +97,7 @@ def test_a_driver_that_is_ended_goes_on_when_it_is_started_again(cluster, tmp_pa
 
 
 def test_a_driver_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(cluster, tmp_path, expected):
-    driver = drive(cluster, tmp_path, pause=0.02, room=60_000)
+    driver = drive(cluster, tmp_path, pause=0.02, room=40_000)
     told, _ = driver.communicate(timeout=120)
     assert driver.returncode == 2, told
     assert "No room for" in told or "File too large" in told, told

@@ -13,7 +13,7 @@ LISTENER = "ray_listen_error_messages"
 @contextmanager
 def without_messages() -> Iterator[None]:
     """Everything that this process prints, but for what Ray's listener does."""
-    with redirect_stdout(_Others(sys.stdout)):  # type: ignore[type-var]
+    with redirect_stdout(_Others(sys.stdout)):
         yield
 
 
