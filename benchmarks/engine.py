@@ -156,7 +156,7 @@ def workers(count: int = 1000, seconds: float = 10.0, rounds: int = 3) -> dict[s
         "workers": count, "groups": count * rounds, "seconds_each": seconds, **took,
         "groups_per_second": count * rounds / took["seconds"],
         "waited_median": waited[len(waited) // 2], "waited_99th": waited[len(waited) * 99 // 100],
-        "share_of_workers_time": count * took["seconds"] / (count * rounds * seconds) - 1,
+        "driver_busy": took["cpu_seconds"] / took["seconds"],
     }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -185,10 +184,13 @@ def _write_pieces(folder: Path, name: str, pieces: Callable[[], Iterator[pd.Data
     Pieces are read twice: what type a column has, all of them decide. Where a column has values of several types it is made
     in one piece.
     """
-    first = [*islice(pieces(), 2)]
-    if len(first) < 2:
-        return _write(folder, name, first[0], csv) if first else 0
-    like = pd.concat([piece.iloc[:1] for piece in pieces()], ignore_index=True)
+    first, heads = None, []
+    for piece in pieces():
+        first = piece if first is None else first
+        heads.append(piece.iloc[:1])
+    if first is None or len(heads) == 1:
+        return 0 if first is None else _write(folder, name, first, csv)
+    like = pd.concat(heads, ignore_index=True)
     if any(kind == object for kind in like.dtypes):  # noqa: E721
         return _write(folder, name, pd.concat(pieces(), ignore_index=True), csv)
     schema, rows = pa.Schema.from_pandas(like, preserve_index=False), 0
