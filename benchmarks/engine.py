@@ -118,7 +118,9 @@ def groups() -> dict[str, Any]:
     local = Local("cpu", 2)
     found["local"] = {f"{seconds:g} s": per_group(local, seconds, count) for seconds, count in sizes}
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20)
+    ray.init(
+        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20
+    )
     with Ray() as engine:
         found["ray, workers start"] = per_group(engine, 0.0, 4)
         found["ray"] = {f"{seconds:g} s": per_group(engine, seconds, count) for seconds, count in sizes}
@@ -166,7 +168,9 @@ def desk(messages: int = 20_000) -> dict[str, Any]:
 
     from rankscope.lab.engines.ray.desk import open_desk
 
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20)
+    ray.init(
+        "local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20
+    )
     made = open_desk()
     ray.get(made.collect.remote())
     _, took = timed(lambda: ray.get([made.tell.remote(n % 1000, 1.0, None) for n in range(messages)]))

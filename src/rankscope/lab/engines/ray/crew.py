@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from typing import Any
 
 import ray
 
+from rankscope.core import RankscopeError
 from rankscope.core.files import write_atomic
 from rankscope.lab.engines import workers
 from rankscope.lab.engines.engine import Failed
@@ -69,9 +70,11 @@ class RayCrew:
         self._running: dict[Any, Attempt] = {}
         self._states: dict[int, Path] = {}
         self._done: dict[int, float] = {}
+        self._total = 0.0
         self._deaths: Counter[int] = Counter()
-        self._paces: list[float] = []
-        self._ids, self._news, self._heard = count(), None, 0.0
+        self._paces: deque[float] = deque(maxlen=100)
+        self._ids, self._heard = count(), 0.0
+        self._news: Any = None
         self._last: list[tuple[int, Done]] = []
         self._warned = False
 
@@ -83,7 +86,13 @@ class RayCrew:
     @property
     def done(self) -> float:
         """What all groups have told; none counts for more than was expected of it."""
-        return sum(min(told, self._groups[number].seconds) for number, told in self._done.items())
+        return self._total
+
+    def _tell(self, number: int, amount: float) -> None:
+        """A group is further."""
+        before = self._done.get(number, 0.0)
+        self._done[number] = min(before + amount, self._groups[number].seconds)
+        self._total += self._done[number] - before
 
     def begin(self, number: int, state: Path) -> None:
         """Give a group to Ray."""
@@ -128,7 +137,7 @@ class RayCrew:
                 if self._shared is not None:
                     file = self._states[number]
                     (self._shared / file.parent.name / file.name).unlink(missing_ok=True)
-            self._done[number] = group.seconds
+            self._tell(number, group.seconds)
             yield number, found
         elif isinstance(found, Died | Refused) and not twins:
             self._submit(number)
@@ -151,6 +160,8 @@ class RayCrew:
         So does one that should have been begun, for its worker may hang.
         """
         idle, now = self._cluster.slots - len(self._running), time.monotonic()
+        if idle <= 0:
+            return
         pace = max(1.0, statistics.median(self._paces)) if self._paces else 1.0
         newest = {one.number: one for one in self._running.values()}
         for number, one in newest.items():
@@ -179,8 +190,7 @@ class RayCrew:
                 attempts[id_].place, attempts[id_].since = Place(*place), time.monotonic()
         for id_, amount in news.done.items():
             if id_ in attempts:
-                number = attempts[id_].number
-                self._done[number] = self._done.get(number, 0.0) + amount
+                self._tell(attempts[id_].number, amount)
         for id_, state in news.states.items():
             if id_ in attempts:
                 self._keep_state(self._states[attempts[id_].number], state)
@@ -199,21 +209,28 @@ class RayCrew:
         """What waits is taken back. What runs ends at its next step and sends its state; if it does not, it is killed."""
         with suppress(ray.exceptions.RayError):
             ray.get(self._desk.stop.remote(), timeout=workers.GRACE)
-            self._take(News(*ray.get(self._desk.collect.remote(), timeout=workers.GRACE)))
+        self._take_all()
         begun = [ref for ref, one in self._running.items() if one.place]
         for ref in self._running.keys() - set(begun):
             ray.cancel(ref)
         if begun:
             ray.wait(begun, num_returns=len(begun), timeout=workers.GRACE + TELL)
-        with suppress(ray.exceptions.RayError):
-            self._take(News(*ray.get(self._desk.collect.remote(), timeout=workers.GRACE)))
+        self._take_all()
         for ref in begun:
             if not ray.wait([ref], timeout=0)[0]:
                 ray.cancel(ref, force=True)
                 continue
-            found = self._cluster.answer(ref)
-            if isinstance(found, Done):
-                self._last.append((self._running.pop(ref).number, found))
+            with suppress(RankscopeError):  # one that is refused now
+                found = self._cluster.answer(ref)
+                if isinstance(found, Done):
+                    self._last.append((self._running.pop(ref).number, found))
+
+    def _take_all(self) -> None:
+        """Take what workers have told until now, and wait for it."""
+        for news in filter(None, (self._news, self._desk.collect.remote())):
+            with suppress(ray.exceptions.RayError):
+                self._take(News(*ray.get(news, timeout=workers.GRACE)))
+        self._news = None
 
     def last(self) -> list[tuple[int, Done]]:
         """What ended well while it was being stopped."""
