@@ -1,6 +1,6 @@
 """Sweeps on a simulated Ray cluster of three nodes, whose workers, nodes and drivers are killed at random moments.
 
-Run: python benchmarks/ray_soak.py [--kills 50] [--seed 0]. Every sweep is 24 cells in 12 groups whose trainings keep their
+Run: python benchmarks/ray_soak.py [--kills 50] [--seed 0] [--minutes 60]. Up to three are killed at once. Every sweep is 24 cells in 12 groups whose trainings keep their
 state; it goes on until it is finished, whoever was killed, and its table is compared with that of a local run. Writes
 ray_soak.json next to this file, and exits with 1 if a number differs, a cell is there twice or lost, or a process is left.
 """
@@ -62,8 +62,9 @@ def drive(folder: Path, address: str) -> None:
 class Soak:
     """One sweep after the other until enough have been killed."""
 
-    def __init__(self, place: Path, cluster: Any, kills: int, seed: int) -> None:
+    def __init__(self, place: Path, cluster: Any, kills: int, seed: int, minutes: float) -> None:
         self.place, self.cluster, self.wanted = place, cluster, kills
+        self.until = time.monotonic() + 60 * minutes
         self.draw = random.Random(seed)
         self.hit: Counter[str] = Counter()
         self.wrong: list[str] = []
@@ -74,6 +75,10 @@ class Soak:
     @property
     def done(self) -> int:
         return self.hit.total()
+
+    @property
+    def enough(self) -> bool:
+        return self.done >= self.wanted or time.monotonic() > self.until
 
     def one_sweep(self) -> None:
         folder = self.place / f"sweep-{self.sweeps}"
@@ -86,7 +91,7 @@ class Soak:
                 if driver.returncode != -signal.SIGKILL:
                     self.wrong.append(f"sweep {self.sweeps}: the driver ended with {driver.returncode}")
                 driver = self.start(folder)
-            elif self.done < self.wanted:
+            elif not self.enough:
                 for _ in range(self.draw.randint(1, MOST)):
                     driver = self.kill(driver, folder)
                 quiet = time.monotonic()
@@ -144,6 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=60.0, help="after which nothing more is killed")
     parser.add_argument("--drive", type=Path)
     parser.add_argument("--address")
     options = parser.parse_args()
@@ -155,8 +161,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         try:
             with simulated() as cluster:
-                soak = Soak(Path(place), cluster, options.kills, options.seed)
-                while soak.done < options.kills:
+                soak = Soak(Path(place), cluster, options.kills, options.seed, options.minutes)
+                while not soak.enough:
                     soak.one_sweep()
                     sys.stdout.write(f"{soak.sweeps} sweeps, {dict(soak.hit)}, wrong: {soak.wrong}\n")
                     sys.stdout.flush()

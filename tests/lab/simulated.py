@@ -67,7 +67,11 @@ def simulated(nodes=3):
     from ray.cluster_utils import Cluster
 
     before = dict(os.environ)
-    os.environ |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
+    os.environ |= {
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",  # else Ray may write a token into the home folder
+    }
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": SMALL, "_system_config": PROMPT}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     made = Simulated(cluster)
