@@ -2,8 +2,8 @@
 
 Run: python benchmarks/ray_soak.py [--kills 50] [--seed 0] [--minutes 60]. Up to three are killed at once. Every sweep is 24
 cells in 12 groups whose trainings keep their state; it goes on until it is finished, whoever was killed, and its table is
-compared with that of a local run. Writes ray_soak.json next to this file, and exits with 1 if a number differs, a cell is there
-twice or lost, or a process is left.
+compared with that of a local run. Writes ray_soak.json next to this file, and exits with 1 if a number differs, a cell is
+there twice or lost, or a process is left.
 """
 
 from __future__ import annotations

@@ -272,9 +272,16 @@ class Store:
         """Write a cell's arrays, and return their digest; nothing of a cell that has none."""
         if not outcome.arrays:
             return ""
-        with write_atomic(self.arrays_path(code, cell.key())) as draft:
-            save_file({name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}, draft)
-            return _digest(draft.read_bytes())
+        path = self.arrays_path(code, cell.key())
+        try:
+            with write_atomic(path) as draft:
+                save_file({name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}, draft)
+                return _digest(draft.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise RankscopeError(
+                f"Cannot write {path}: {getattr(error, 'strerror', None) or error}. What is finished is kept. Free some room, "
+                "or choose another folder."
+            ) from None
 
     def _wrong_arrays(self, row: dict[str, Any]) -> str | None:
         """What is wrong with the arrays of a row; a file that was found to be sound is not read again."""
