@@ -104,7 +104,8 @@ def per_group(engine: Any, seconds: float, count: int) -> dict[str, float]:
         _, took = timed(lambda: run(todo, store, "cpu", engine=engine))
         assert len(store.finished(experiment)) == count
     overhead = took["seconds"] * engine.workers / count - seconds
-    return {"groups": count, **took, "overhead_per_group": overhead, "share": overhead / max(seconds, 1e-9)}
+    share = {"share": overhead / seconds} if seconds else {}
+    return {"groups": count, **took, "overhead_per_group": overhead, **share}
 
 
 def groups() -> dict[str, Any]:
