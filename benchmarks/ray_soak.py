@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ SHARE = {"worker": 0.65, "node": 0.25, "driver": 0.1}
 PATIENCE = 400.0
 """Seconds after which a sweep that nobody kills any more counts as hanging."""
 
+
+NODES = 3
 
 MOST = 3
 """Who is killed at one moment, at most."""
@@ -124,9 +127,12 @@ class Soak:
             self.hit[who] += 1
             return self.start(folder)
         if who == "node":
-            self.cluster.kill(self.draw.choice([*self.cluster.nodes]))
-            self.cluster.add()
-            self.hit[who] += 1
+            if len(self.cluster.nodes) > 1:
+                self.cluster.kill(self.draw.choice([*self.cluster.nodes]))
+                self.hit[who] += 1
+            while len(self.cluster.nodes) < NODES:
+                with suppress(Exception):  # on a busy machine Ray may give up before a node has started
+                    self.cluster.add()
             return driver
         alive = [pid for _, _, pid, _ in begun(folder / "trace") if psutil.pid_exists(pid)]
         if alive:

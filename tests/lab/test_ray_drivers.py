@@ -88,7 +88,7 @@ def test_a_driver_that_is_ended_goes_on_when_it_is_started_again(cluster, tmp_pa
     assert driver.wait(60) == (130 if how == signal.SIGTERM else -how)
     gone({pid for _, _, pid, _ in begun(tmp_path / "trace")})
     attempts = len(begun(tmp_path / "trace"))
-    assert drive(cluster, tmp_path).wait(120) == 0
+    assert drive(cluster, tmp_path).wait(300) == 0
     same(tmp_path, expected)
     assert finished < 12
     assert any(step > 0 for *_, step in begun(tmp_path / "trace")[attempts:]), "from a state"
@@ -110,7 +110,7 @@ def test_a_driver_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
     cluster, tmp_path, expected, small_disk
 ):
     driver = drive(cluster, tmp_path, pause=0.02)
-    told, _ = driver.communicate(timeout=120)
+    told, _ = driver.communicate(timeout=300)
     assert driver.returncode == 2, told
     assert re.search(r"(the disk is full|No space left on device.*)\. What is finished is kept\.", told), told
     gone({pid for _, _, pid, _ in begun(tmp_path / "trace")})
@@ -118,7 +118,7 @@ def test_a_driver_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
     found = inspect(Store(tmp_path / "run"))
     assert found.damage == []
     assert found.cells < 12
-    assert drive(cluster, tmp_path, pause=0.02).wait(120) == 0
+    assert drive(cluster, tmp_path, pause=0.02).wait(300) == 0
     same(tmp_path, expected, pause=0.02)
 
 
@@ -131,7 +131,7 @@ def test_a_node_with_other_code_is_refused_by_name_and_a_late_one_works(cluster,
     driver = drive(cluster, tmp_path)
     wait_for(lambda: len(begun(tmp_path / "trace")) >= 3, 90)
     late = cluster.add()
-    told, _ = driver.communicate(timeout=120)
+    told, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, told
     same(tmp_path, expected)
     nodes = {node for _, node, _, _ in begun(tmp_path / "trace")}
@@ -168,7 +168,7 @@ def test_a_late_node_gets_work(cluster, tmp_path, expected):
     driver = drive(cluster, tmp_path, pause=1.0)
     wait_for(lambda: len(begun(tmp_path / "trace")) >= 3, 90)
     late = cluster.add()
-    assert driver.wait(180) == 0
+    assert driver.wait(300) == 0
     same(tmp_path, expected, pause=1.0)
     assert late in {node for _, node, _, _ in begun(tmp_path / "trace")}
     cluster.kill(late)

@@ -49,7 +49,7 @@ class Local:
 
             def seconds(number: int, size: int) -> float:
                 timed = [hands.submit(number, size) for _ in range(self._probing)]
-                return max(future.result() for future in timed)
+                return max(float(future.result()) for future in timed)
 
             yield seconds
 

@@ -107,8 +107,8 @@ class Cluster:
         except ray.exceptions.RayError as error:
             return Died(type(error).__name__)
         if isinstance(found, tuple):  # it could not even import what answers
-            *place, error = found
-            found = Refused(Place(*place), f"it lacks code of the driver's ({error})")
+            *place, lack = found
+            found = Refused(Place(*place), f"it lacks code of the driver's ({lack})")
         if isinstance(found, Refused):
             self._refuse(found)
         return found  # type: ignore[no-any-return]
