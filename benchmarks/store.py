@@ -122,16 +122,19 @@ def main() -> None:
     """Fill, ask, write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("run", type=Path)
-    parser.add_argument("--largest", type=int, default=SIZES[-1])
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--ask", nargs="+", help="these questions alone; the others keep their figures")
     options = parser.parse_args()
-    context, found = multiprocessing.get_context("spawn"), []
-    for rows in (size for size in SIZES if size <= options.largest):
+    out = Path(__file__).with_suffix(".json")
+    kept = {entry["rows"]: entry for entry in json.loads(out.read_text())} if out.exists() else {}
+    context = multiprocessing.get_context("spawn")
+    for rows in options.sizes:
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "run"
             shutil.copytree(options.run, folder, ignore=shutil.ignore_patterns("figures", "*-shm", "*-wal"))
-            entry: dict[str, Any] = {"rows": rows, "bytes": fill(folder, rows)}
-            found.append(entry)
-            for name in questions(folder, 1):
+            entry: dict[str, Any] = kept.setdefault(rows, {"rows": rows})
+            entry["bytes"] = fill(folder, rows)
+            for name in options.ask or questions(folder, 1):
                 receive, send = context.Pipe(duplex=False)
                 process = context.Process(target=ask, args=(folder, rows, name, send))
                 process.start()
@@ -139,7 +142,7 @@ def main() -> None:
                 process.join()
                 sys.stdout.write(f"{rows} rows, {name}: {entry[name]}\n")
                 sys.stdout.flush()
-                Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
+                out.write_text(json.dumps([kept[size] for size in sorted(kept)], indent=2) + "\n")
 
 
 if __name__ == "__main__":

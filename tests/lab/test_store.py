@@ -18,13 +18,14 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Grid, Outcome, Store, run
+from rankscope.lab.engines.workers import Crew
 from rankscope.lab.provenance import code_digest, roots_of
 from rankscope.lab.runner import Group, Schedule, check_device, limit_memory, schedule
 from rankscope.lab.store import FILE, Cost
-from rankscope.lab.workers import Crew
 from tests.lab.toy import ToyTrainer, go, go_traced, stacked, toy
 
 FORK = multiprocessing.get_context("forkserver")
@@ -260,6 +261,23 @@ def test_arrays_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
     assert store.arrays_of(experiment)(cells[0].key())["x"].tolist() == [1, 1, 1], (
         "the first one stays, whole"
     )
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), SafetensorError("No space left on device")]
+)
+def test_arrays_for_which_there_is_no_room_are_one_line(tmp_path, monkeypatch, error):
+    def full(*_):
+        raise error
+
+    monkeypatch.setattr("rankscope.lab.store.save_file", full)
+    saying = (
+        r"Cannot write .*\.safetensors: No space left on device\. What is finished is kept\. Free some room"
+    )
+    with pytest.raises(RankscopeError, match=saying):
+        Store(tmp_path).add(
+            toy(3), toy(3).cells()[:1], [Outcome([{}], {"x": torch.ones(3)})], Cost("cpu", "float32", 1.0, 1)
+        )
 
 
 def test_a_finished_groups_unfinished_state_is_removed_and_a_stopped_ones_stays(tmp_path):

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab import Grid, Store, run
+from rankscope.lab import Grid, Outcome, Store, run
 from rankscope.lab.runner import schedule
 from rankscope.lab.tables import export_tables, read_kept
-from tests.lab.toy import toy
+from tests.lab.toy import ToyTrainer, toy
 
 
 def ran(folder, wanted):
@@ -110,3 +110,32 @@ def test_of_a_folder_the_cells_of_an_experiment_are_read_with_their_provenance(t
         read_kept(toy(12), tmp_path)
     (tmp_path / "cells.parquet").unlink()
     assert read_kept(toy(12), tmp_path) is None, "nobody says where the table comes from"
+
+
+class Uneven(ToyTrainer):
+    """Whole numbers at first and others later, and a column that only some cells have."""
+
+    def measure(self, cells, trained, job):
+        outcomes = []
+        for cell in cells:
+            row = {"total": cell.seed if cell.seed < 12 else cell.seed / 2, "name": f"seed {cell.seed}"}
+            outcomes.append(Outcome([row | ({"more": cell.seed} if cell.seed > 15 else {})]))
+            job.tick()
+        return outcomes
+
+
+def test_a_table_that_is_written_in_pieces_is_the_one_written_at_once(tmp_path, monkeypatch):
+    experiment, store = replace(toy(60), trainer=Uneven()), Store(tmp_path / "run")
+    run(schedule([experiment], store, "cpu"), store, "cpu")
+    at_once = export_tables(tmp_path / "once", [experiment], store, add=False)
+    monkeypatch.setattr("rankscope.lab.store.AT_ONCE", 1)
+    assert len([*store.table_pieces(experiment)]) == 6
+    assert export_tables(tmp_path / "pieces", [experiment], store, add=False) == at_once
+    for name in ("toy", "cells"):
+        whole, pieces = (pd.read_parquet(tmp_path / way / f"{name}.parquet") for way in ("once", "pieces"))
+        pd.testing.assert_frame_equal(whole, pieces)
+        whole, pieces = (pd.read_csv(tmp_path / way / f"{name}.csv") for way in ("once", "pieces"))
+        pd.testing.assert_frame_equal(whole, pieces)
+    assert [cell.key() for cell in experiment.cells()] == pd.read_parquet(
+        tmp_path / "pieces" / "toy.parquet"
+    )["cell"].tolist()

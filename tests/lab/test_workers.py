@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.core import RankscopeError
-from rankscope.lab.workers import CancelledError, crew
+from rankscope.lab.engines.workers import CancelledError, crew
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -99,7 +99,7 @@ def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path, asked_by
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
 def test_a_worker_that_does_not_come_to_its_next_step_is_killed(monkeypatch):
-    monkeypatch.setattr("rankscope.lab.workers.GRACE", 0.3)
+    monkeypatch.setattr("rankscope.lab.engines.workers.GRACE", 0.3)
 
     def work(signals, endless):
         signals.advance(1.0)

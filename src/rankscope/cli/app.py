@@ -45,6 +45,7 @@ COMMANDS = {
     ),
     "report": ("report", "Write the page again from the store, without running anything."),
     "diff": ("diff", "Compare two runs: print the verdicts that changed; with --page, figures side by side."),
+    "merge": ("merge", "Add the cells of run folders, with their provenance, to another run folder."),
     "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
     "vouch": (
         "vouch",

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rankscope.core import plain_errors
 from rankscope.lab import Experiment, Scale, Store, run
 from rankscope.lab.callbacks import Callback, telling
+from rankscope.lab.engines.engine import Engine
 from rankscope.lab.runner import Schedule
 
 LINE = 5
@@ -24,8 +25,12 @@ def run_behind_bar(
     experiments: Sequence[Experiment],
     deadline: float | None = None,
     callback: Callback | None = None,
+    engine: Engine | None = None,
 ) -> int:
-    """Run the plan behind a progress bar that counts expected seconds, and how many groups are left; a log has 20 lines."""
+    """Run the plan behind a progress bar that counts expected seconds, and how many groups are left; a log has 20 lines.
+
+    Where an engine has something to tell of who is at work, the bar and the lines do.
+    """
     total = sum(group.seconds for group in todo.groups)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn(),
@@ -36,13 +41,22 @@ def run_behind_bar(
 
         def advance(seconds: float) -> None:
             nonlocal told
-            bar.advance(task.id, seconds)
+            who = engine.at_work if engine is not None else ""
+            bar.update(task.id, advance=seconds, description=" on ".join(filter(None, ("training", who))))
             if not log.is_terminal and told + LINE <= task.percentage < 100:
                 told = int(task.percentage // LINE * LINE)
-                log.print(f"training: {told}% after {_duration(task.elapsed or 0.0)}")
+                after = f"{told}% after {_duration(task.elapsed or 0.0)}"
+                log.print("training: " + ", ".join(filter(None, (after, who))))
 
         try:
-            return run(todo, store, device, advance=telling(callback, total, advance), deadline=deadline)
+            return run(
+                todo,
+                store,
+                device,
+                advance=telling(callback, total, advance),
+                deadline=deadline,
+                engine=engine,
+            )
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished(*experiments))
@@ -60,7 +74,7 @@ def write_page(out: Path, made: Any, log: Console, name: str | None = None) -> P
         return write_report(out, made, name=name)
 
 
-def cost(todo: Schedule, scale: Scale, device: str) -> str:
+def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
     """How many trainings there are, and about how long they take."""
     left = todo.cells - todo.finished
     if not todo.cells:
@@ -68,10 +82,11 @@ def cost(todo: Schedule, scale: Scale, device: str) -> str:
     if not left:
         return f"Scale {scale.value}: all {todo.cells} trainings are finished already."
     done = f", {todo.finished} finished already" if todo.finished else ""
+    where = f"{device} ({engine.at_work})" if engine.at_work else device
     groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
     return (
         f"Scale {scale.value}: {left} trainings in {groups}{done}; "
-        f"about {_duration(todo.seconds)} on {device} with {todo.workers} at a time, by a short measurement."
+        f"about {_duration(todo.seconds)} on {where} with {todo.workers} at a time, by a short measurement."
     )
 
 

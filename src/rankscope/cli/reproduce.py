@@ -1,6 +1,7 @@
 """`rankscope reproduce`: run, judge, write the page."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from rich.markup import escape
 
 from rankscope.catalogue import find
 from rankscope.cli.app import AsJson, app
+from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, State
 from rankscope.cli.progress import cost, run_behind_bar, write_page
 from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.cli.verdicts import show
@@ -18,12 +20,16 @@ from rankscope.core import InputError
 from rankscope.lab import Judgement, Scale, Store, Verdict
 from rankscope.lab.callbacks import store_for, writer
 from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
-from rankscope.lab.runner import check_device, limit_memory, schedule
+from rankscope.lab.runner import FailedGroupsError, check_device, limit_memory, schedule
 from rankscope.lab.selection import Selection
 from rankscope.runs import prepare, remember, remembered
 
 if TYPE_CHECKING:
     from rankscope.lab.section import Section
+
+
+PARTIAL = 1
+"""The exit code of a run of which groups failed."""
 
 
 @app.command()
@@ -80,6 +86,10 @@ def reproduce(
             min=1, help="Groups at a time in threads of one process: several small ones share a GPU."
         ),
     ] = None,
+    engine: EngineOption = EngineName.LOCAL,
+    address: Address = None,
+    gpus_per_group: GpusPerGroup = None,
+    state: State = None,
     missing: Annotated[
         bool,
         typer.Option(
@@ -111,20 +121,15 @@ def reproduce(
         _axes(where or []),
         first_seed,
     )
-    check_device(device)
+    chosen = Chosen(engine, device, memory, streams, address, gpus_per_group, state)
+    check_device(device, elsewhere=chosen.elsewhere)
     if decide is not None:
-        if len(selection.only) > 1:
-            raise InputError(f"--decide {decide} names {len(selection.only)} claims: name one.")
-        if only is not None or seeds is not None:
-            raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
-        if track is not None:
-            raise InputError("--decide has no tracking: leave out --track.")
-        _decide(selection, max_seeds, out, device, memory, streams, as_json, strict)
+        _check_alone(selection, decide, only, seeds, track)
+        _decide(selection, max_seeds, out, chosen, as_json, strict)
         return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = kept_tables(results)
-    if memory is not None:
-        limit_memory(device, memory)
+    _limit(chosen)
     callback = None if track is None else writer(track, out)
     store = store_for(out, callback)
     remember(store, selection)
@@ -133,15 +138,21 @@ def reproduce(
     prepare(experiments)
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
-    with log.status("timing a step of each shape"):
-        have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
-        todo = schedule(experiments, store, device, memory, group_size, have if missing else None, streams)
-    log.print(cost(todo, scale, device), soft_wrap=True)
-    deadline = None if allowed is None else started + allowed
-    if deadline is not None:
-        todo = for_a_visit(todo, deadline - time.monotonic())
+    have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
     try:
-        left = run_behind_bar(todo, store, device, log, experiments, deadline, callback)
+        with chosen.start(_sayer(log)) as place:
+            with log.status("timing a step of each shape"):
+                todo = schedule(
+                    experiments, store, device, memory, group_size, have if missing else None, streams, place
+                )
+            log.print(cost(todo, scale, device, place), soft_wrap=True)
+            deadline = None if allowed is None else started + allowed
+            if deadline is not None:
+                todo = for_a_visit(todo, deadline - time.monotonic())
+            left = run_behind_bar(todo, store, device, log, experiments, deadline, callback, place)
+    except FailedGroupsError as error:
+        log.print(str(error), soft_wrap=True, markup=False)
+        raise typer.Exit(PARTIAL) from None
     finally:
         if callback is not None:
             callback.close()
@@ -165,24 +176,37 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _decide(
-    selection: Any,
-    most: int,
-    out: Path,
-    device: str,
-    memory: float | None,
-    streams: int | None,
-    as_json: bool,
-    strict: bool,
+def _check_alone(
+    selection: Selection, decide: str, only: list[str] | None, seeds: int | None, track: str | None
 ) -> None:
+    """--decide is of one claim, and chooses the seeds itself."""
+    if len(selection.only) > 1:
+        raise InputError(f"--decide {decide} names {len(selection.only)} claims: name one.")
+    if only is not None or seeds is not None:
+        raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
+    if track is not None:
+        raise InputError("--decide has no tracking: leave out --track.")
+
+
+def _limit(chosen: Chosen) -> None:
+    """Keep to the memory that is allowed; on a cluster the workers do."""
+    if chosen.memory is not None and not chosen.elsewhere:
+        limit_memory(chosen.device, chosen.memory)
+
+
+def _sayer(log: Console) -> Callable[[str], None]:
+    """What tells a sentence, apart from the results."""
+    return lambda sentence: log.print(sentence, soft_wrap=True, markup=False)
+
+
+def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, strict: bool) -> None:
     """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
     from rankscope.lab.decide import decide
     from rankscope.lab.sections import sections
 
     store, log = Store(out), Console(stderr=True)
     remember(store, selection)
-    if memory is not None:
-        limit_memory(device, memory)
+    _limit(where)
     (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
     made: list[Section] = []
 
@@ -190,16 +214,17 @@ def _decide(
         nonlocal made
         chosen = replace(selection, seeds=seeds, looks=looks)
         experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
-        todo = schedule(experiments, store, device, memory, streams=streams)
-        log.print(cost(todo, chosen.scale, device), soft_wrap=True)
-        run_behind_bar(todo, store, device, log, experiments)
+        todo = schedule(experiments, store, where.device, where.memory, streams=where.streams, engine=engine)
+        log.print(cost(todo, chosen.scale, where.device, engine), soft_wrap=True)
+        run_behind_bar(todo, store, where.device, log, experiments, engine=engine)
         made = sections(chosen, store)
         return next((one for section in made for one in section.judgements), None)
 
-    for seeds, found in decide(judged, len(experiment.grid.seeds), most):
-        log.print(
-            f"{seeds} seeds: {found.how if found else experiment.not_run}", soft_wrap=True, markup=False
-        )
+    with where.start(_sayer(log)) as engine:
+        for seeds, found in decide(judged, len(experiment.grid.seeds), most):
+            log.print(
+                f"{seeds} seeds: {found.how if found else experiment.not_run}", soft_wrap=True, markup=False
+            )
     show(made, as_json)
     if made:
         log.print(f"Page: {write_page(out, made, log, page_name(selection))}", soft_wrap=True)

@@ -100,6 +100,16 @@ class Database:
             yield database
             database.execute("COMMIT")
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have the file open for a while: the last one to close it moves the whole log into it, and syncs it to disk."""
+        with closing(self._connection("rw")) as database:
+            try:
+                database.execute("SELECT count(*) FROM leases").fetchone()
+            except sqlite3.DatabaseError as error:
+                raise self._named(error) from None
+            yield
+
     def verdict(self) -> str:
         """What SQLite says after it has read every page and index: 'ok', or what is wrong."""
         with self.read() as database:
@@ -109,17 +119,18 @@ class Database:
     def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
         if mode == "ro" and self._archived:
             mode = "ro&immutable=1"
-        where = f"{self.path.absolute().as_uri()}?mode={mode}"
         try:
-            with closing(
-                sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)
-            ) as database:
+            with closing(self._connection(mode)) as database:
                 database.text_factory = partial(str, encoding="utf-8", errors="replace")  # flipped bits
                 yield database
         except sqlite3.DatabaseError as error:
             raise self._named(error) from None
         except UnicodeDecodeError:  # SQLite quotes what it found, and that is no text any more
             raise self._damaged("its tables have names that are no text") from None
+
+    def _connection(self, mode: str) -> sqlite3.Connection:
+        where = f"{self.path.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)
 
     def _look_over(self) -> None:
         """Refuse a damaged file, by a connection that cannot write, not even what a killed process left behind."""

@@ -1,25 +1,20 @@
-"""The local runner: groups cells that can train together by a rule that does not depend on timing, and uses every core."""
+"""The runner: groups cells that can train together by a rule that does not depend on timing, and has an engine train the groups."""
 
 import math
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab.experiment import Cell, Experiment, Outcome, Scalar
+from rankscope.lab.engines.engine import Crew, Engine, Failed, Probe
+from rankscope.lab.engines.local import Local
+from rankscope.lab.engines.work import LARGEST_GROUP, Done, Group, Shape
+from rankscope.lab.experiment import Cell, Experiment
 from rankscope.lab.leases import BEAT
-from rankscope.lab.provenance import device_name, peak_memory
-from rankscope.lab.store import Cost, Store, Taken
-from rankscope.lab.trainer import Job
-from rankscope.lab.workers import Crew, Signals, crew
+from rankscope.lab.store import Cost, Store, Taken, named
 
 PATIENCE = 0.2
 """Seconds between two looks at how far the workers are."""
@@ -29,29 +24,6 @@ LOOK = 1.0
 
 FIRST_SEEDS = 2
 """Seeds of every point that a queue runs before any other: the fewest that have an interval."""
-
-LARGEST_GROUP = {"cpu": 8, "cuda": 1024}
-"""Members of a stack: on a CPU more of them are no faster; on a GPU its memory sets the limit."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Cells that are trained as one ensemble, and the seconds they should take; in a queue some seeds come later."""
-
-    experiment: Experiment
-    cells: tuple[Cell, ...]
-    seconds: float
-    later: bool = False
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Cells of an experiment that may share a group, by the key that says so."""
-
-    experiment: Experiment
-    key: Hashable
-    members: tuple[Cell, ...]
-    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,13 +42,13 @@ class Schedule:
         return sum(group.seconds for group in self.groups) / self.workers
 
 
-def check_device(device: str) -> str:
-    """The device, if it is there."""
+def check_device(device: str, *, elsewhere: bool = False) -> str:
+    """The device, if it is there; whether it is elsewhere, other machines say."""
     try:
         kind = torch.device(device).type
     except RuntimeError:
         raise InputError(f"Unknown device {device!r}. Use cpu, or cuda on a machine with a GPU.") from None
-    if kind == "cuda" and not torch.cuda.is_available():
+    if kind == "cuda" and not elsewhere and not torch.cuda.is_available():
         raise InputError(f"No GPU is available for device {device!r}. Use cpu.", argument="device")
     if kind not in LARGEST_GROUP:
         raise InputError(f"Device {device!r} is not supported. Use cpu or cuda.")
@@ -123,6 +95,7 @@ def schedule(
     group_size: int | None = None,
     kept: Collection[str] | None = None,
     streams: int | None = None,
+    engine: Engine | None = None,
 ) -> Schedule:
     """Group the unfinished cells, and time a step of a group of each shape.
 
@@ -136,10 +109,10 @@ def schedule(
 
     With `streams`, so many groups are trained at a time in threads of one process. A group may then need so much less of a
     GPU's memory. Steps are timed one group at a time: on a GPU that is not busy with one, several take as long as one.
+    Without an engine, this machine trains the groups.
     """
-    cuda = torch.device(device).type == "cuda"
-    workers = 1 if cuda or streams else max(torch.get_num_threads(), 1)
-    if streams is not None and streams > 1 and cuda:
+    engine = engine or Local.here(device, streams)
+    if streams is not None and streams > 1 and torch.device(device).type == "cuda":
         memory = (memory or _total_memory(device)) / streams
     done = store.finished(*experiments) | set(kept or ())
     total, shapes = 0, []
@@ -158,28 +131,32 @@ def schedule(
             if not all(cell.key() in done for cell in group)
         ]
     groups = []
-    tasks = [partial(_probe, shape, device) for shape in shapes]
-    with _at_most(device, memory, streams), crew(workers, tasks) as probes:
+    with _at_most(device, memory, streams), engine.probes(shapes) as probe:
         for number, shape in enumerate(shapes):
             largest = group_size or LARGEST_GROUP[torch.device(device).type]
             within = "" if memory is None else f" within {memory:g} GiB"
-            name = f"step: {device}{within} {workers} of {len(shape.members)} by {largest} {shape.key!r}"
+            name = f"step: {device}{within} {engine.place} of {len(shape.members)} by {largest} {shape.key!r}"
             known = store.note(name)
             if known is None:
-                known = store.settle(name, _timed(shape, number, probes, device, workers, largest))
+                known = store.settle(name, _timed(shape, number, probe, device, largest))
             size, seconds = int(known[0]), float(known[1])
             for start in range(0, len(shape.members), size):
                 left = tuple(cell for cell in shape.members[start : start + size] if cell.key() not in done)
                 if left:
                     ticks = sum(shape.experiment.trainer.steps(cell) for cell in left)
                     groups.append(Group(shape.experiment, left, seconds * ticks, shape.later))
-    workers = streams or workers
     if kept is not None:
         groups.sort(key=lambda group: (group.later, group.seconds))
-    elif workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
+    elif (
+        engine.workers > 1
+    ):  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
-    return Schedule(tuple(groups), total, total - pending, workers, streams is not None)
+    return Schedule(tuple(groups), total, total - pending, engine.workers, streams is not None)
+
+
+class FailedGroupsError(RankscopeError):
+    """Groups raised, or their workers died again and again; all others are finished."""
 
 
 def run(
@@ -189,49 +166,93 @@ def run(
     *,
     advance: Callable[[float], None] = lambda seconds: None,
     deadline: float | None = None,
+    engine: Engine | None = None,
 ) -> int:
     """Run the groups of the plan and keep their cells; `advance` hears of progress in expected seconds.
 
     With a deadline (`time.monotonic` seconds) no group is begun that should take longer than is left, and what still runs
-    then is stopped, with its state kept. Returns how many groups are left to another run.
+    then is stopped, with its state kept. Returns how many groups are left to another run. Where the engine goes on after a
+    group has failed, all others are finished first; then `FailedGroupsError` names those that failed.
     """
+    engine = engine or Local(device, todo.workers, todo.streams)
     heard, beat, look, waiting = 0.0, time.monotonic(), 0.0, list(enumerate(todo.groups))
-    tasks = [partial(_run_group, group, device) for group in todo.groups]
-    running: dict[Future[Any], Group] = {}
+    running: set[int] = set()
+    failed: list[str] = []
+    crew: Crew | None = None
+
+    def keep(ended: Iterable[tuple[int, Done | Failed]]) -> int:
+        count = 0
+        for number, found in ended:
+            running.discard(number)
+            count += 1
+            if isinstance(found, Failed):
+                failed.append(f"{_called(todo.groups[number])}: {found.reason}")
+            else:
+                _keep(store, todo.groups[number], found)
+        return count
+
     try:
-        with crew(todo.workers, tasks, streams_on=device if todo.streams else None) as workers:
+        with store.database.held(), engine.crew(todo.groups) as workers:
+            crew = workers
             while True:
                 now = time.monotonic()
                 left = math.inf if deadline is None else deadline - now
-                while len(running) < todo.workers and now >= look:
-                    following = _next(store, waiting, left, advance)
-                    if following is None:
-                        look = now + LOOK
-                        break
-                    number, group = following
-                    running[workers.submit(number, store.checkpoint_path(group.experiment, group.cells))] = (
-                        group
-                    )
+                if now >= look and not _begin(crew, store, waiting, running, left, advance):
+                    look = now + LOOK
                 if not running and all(group.seconds > left for _, group in waiting):
-                    return len(waiting)
+                    break
                 if left <= 0:
-                    workers.stop()
-                    return len(waiting) + len(running) - _keep_finished(store, running, device)
+                    crew.stop()
+                    keep(crew.last())
+                    break
                 if now >= beat + BEAT:
                     store.beat()
                     beat = now
-                ready = _ready(running, min(PATIENCE, left))
-                done = workers.done
+                if keep(crew.ended(min(PATIENCE, left))):
+                    look = 0.0
+                done = crew.done
                 advance(done - heard)
                 heard = done
-                for future in ready:
-                    _keep(store, running.pop(future), future, device)
-                    look = 0.0
     except BaseException:
-        _keep_finished(store, running, device)
+        if crew is not None:
+            keep(crew.last())
         raise
     finally:
         store.give_back()
+    if failed:
+        raise FailedGroupsError(_failure(failed))
+    return len(waiting) + len(running)
+
+
+def _failure(failed: Sequence[str]) -> str:
+    """Which groups failed, and what to do."""
+    groups = "1 group" if len(failed) == 1 else f"{len(failed)} groups"
+    return f"{groups} failed, all others are finished and kept. {' '.join(failed)} Mend that, and run again."
+
+
+def _called(group: Group) -> str:
+    """A group as a person would name it."""
+    more = f" and {len(group.cells) - 1} more" if len(group.cells) > 1 else ""
+    return f"{named(group.cells[0])}{more}"
+
+
+def _begin(
+    crew: Crew,
+    store: Store,
+    waiting: list[tuple[int, Group]],
+    running: set[int],
+    left: float,
+    advance: Callable[[float], None],
+) -> bool:
+    """Begin groups while there is room; False where there is none left that could be begun now."""
+    while crew.room > 0:
+        following = _next(store, waiting, left, advance)
+        if following is None:
+            return False
+        number, group = following
+        crew.begin(number, store.checkpoint_path(group.experiment, group.cells))
+        running.add(number)
+    return True
 
 
 def _next(
@@ -252,73 +273,19 @@ def _next(
     return None
 
 
-def _ready(running: "Mapping[Future[Any], Group]", seconds: float) -> "set[Future[Any]]":
-    """What has come to its end after so many seconds, or before."""
-    if not running:
-        time.sleep(seconds)
-        return set()
-    return wait(running, timeout=seconds, return_when=FIRST_COMPLETED).done
-
-
-def _keep_finished(store: Store, running: "Mapping[Future[Any], Group]", device: str) -> int:
-    """Store what came to its end while the run was being stopped; how many groups that were."""
-    ended = [
-        (future, group)
-        for future, group in running.items()
-        if future.done() and not future.cancelled() and future.exception() is None
-    ]
-    for future, group in ended:
-        _keep(store, group, future, device)
-    return len(ended)
-
-
-def _keep(store: Store, group: Group, future: "Future[Any]", device: str) -> None:
+def _keep(store: Store, group: Group, done: Done) -> None:
     """Store the cells of a finished group; its unfinished state is of no more use."""
-    packed, seconds, peak = future.result()
     dtype = group.experiment.trainer.dtype(group.cells[0])
-    cost = Cost(device_name(device), dtype, seconds / len(group.cells), peak)
-    store.add(group.experiment, group.cells, [_unpacked(outcome) for outcome in packed], cost)
+    cost = Cost(done.device, dtype, done.seconds / len(group.cells), done.peak_bytes)
+    store.add(group.experiment, group.cells, done.outcomes, cost)
     store.checkpoint_path(group.experiment, group.cells).unlink(missing_ok=True)
 
 
-Packed = tuple[list[dict[str, Scalar]], dict[str, np.ndarray[Any, Any]]]
-"""An outcome as plain data, which travels between processes."""
-
-
-def _run_group(group: Group, device: str, signals: Signals, state: Path) -> tuple[list[Packed], float, int]:
-    """The group's outcomes, the seconds they took, and the most bytes held."""
-    trainer = group.experiment.trainer
-    each = [trainer.steps(cell) for cell in group.cells]
-    step = group.seconds / (max(each) if trainer.stacked else sum(each))
-    start = time.perf_counter()
-    outcomes = trainer.run(group.cells, Job(device, state=state, tick=lambda: signals.advance(step)))
-    packed = [
-        (one.records, {name: array.cpu().numpy() for name, array in one.arrays.items()}) for one in outcomes
-    ]
-    return packed, time.perf_counter() - start, peak_memory(device)
-
-
-def _unpacked(packed: Packed) -> Outcome:
-    records, arrays = packed
-    return Outcome(records, {name: torch.from_numpy(array) for name, array in arrays.items()})
-
-
-def _probe(shape: Shape, device: str, _: Signals, size: int) -> float:
-    """Seconds of one step of a group of this size."""
-    return shape.experiment.trainer.seconds_per_step(shape.members[:size], device)
-
-
-def _timed(
-    shape: Shape, number: int, probes: Crew, device: str, workers: int, largest: int
-) -> tuple[int, float]:
-    """The size of the shape's groups, and the seconds of a step per member.
-
-    All workers are timed at once.
-    """
+def _timed(shape: Shape, number: int, probe: Probe, device: str, largest: int) -> tuple[int, float]:
+    """The size of the shape's groups, and the seconds of a step per member."""
     while True:
         size = even_size(len(shape.members), largest if shape.experiment.trainer.stacked else 1)
-        timed = [probes.submit(number, size) for _ in range(workers)]
-        seconds = max(future.result() for future in timed)
+        seconds = probe(number, size)
         if math.isfinite(seconds):
             return size, seconds / size
         if size == 1:

@@ -7,10 +7,11 @@ its arrays: a cell that is not what was stored is damaged, counts as missing, an
 """
 
 import hashlib
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 from pathlib import Path
@@ -28,7 +29,7 @@ from rankscope.core import RankscopeError
 from rankscope.core.files import write_atomic
 from rankscope.lab import leases
 from rankscope.lab.database import COLUMNS, Database, checksum
-from rankscope.lab.experiment import Cell, Experiment, Outcome
+from rankscope.lab.experiment import Cell, Experiment, Grid, Outcome
 from rankscope.lab.provenance import code_digest, commit, roots_of
 
 FILE = "cells.sqlite"
@@ -82,7 +83,7 @@ class Store:
     def rows(self, experiment: Experiment) -> Iterator[tuple[Cell, Row]]:
         """The cells of the experiment's grid that today's code has finished, in the grid's order, with their rows."""
         with self.database.read() as database:
-            yield from self._rows(database, experiment, experiment.cells())
+            yield from self._rows(database, experiment, _each_cell(experiment))
 
     def _rows(
         self, database: Connection, experiment: Experiment, cells: Iterable[Cell]
@@ -173,23 +174,41 @@ class Store:
 
     def table(self, experiment: Experiment) -> pd.DataFrame:
         """The records of the experiment's finished cells: its axes, the seed, the cell's key, what was measured."""
-        found = (
+        return _joined(self.table_pieces(experiment))
+
+    def table_pieces(self, experiment: Experiment) -> Iterator[pd.DataFrame]:
+        """The table, a piece at a time."""
+        return _frames(
             {**dict(cell.point), "seed": cell.seed, "cell": row.values["key"], **record}
             for cell, row in self.rows(experiment)
             if row.damage is None
             for record in json.loads(row.values["records"])
         )
-        return _frame(found)
 
     def provenance(self, *experiments: Experiment) -> pd.DataFrame:
         """Settings and provenance of the experiments' cells that today's code has finished."""
-        found = (
-            {name: row.values[name] for name in PROVENANCE}
-            for one in experiments
-            for _, row in self.rows(one)
-            if row.damage is None
-        )
-        return _frame(found, PROVENANCE)
+        rows = (row for one in experiments for _, row in self.rows(one))
+        return _joined(_frames(_provenance(rows)), PROVENANCE)
+
+    def provenance_pieces(self, *experiments: Experiment) -> Iterator[pd.DataFrame]:
+        """That of the cells that have records, by experiment and key, a piece at a time."""
+        rows = (row for one in sorted(experiments, key=lambda one: one.name) for row in self._by_key(one))
+        return _frames(_provenance(row for row in rows if json.loads(row.values["records"])))
+
+    def _by_key(self, experiment: Experiment) -> Iterator[Row]:
+        """The experiment's rows in the order of their keys, sorted where there is more room than in memory."""
+        with self.database.read() as database:
+            database.execute("PRAGMA temp_store=FILE")
+            database.execute("CREATE TEMP TABLE wanted (key TEXT PRIMARY KEY) WITHOUT ROWID")
+            keys = ((cell.key(),) for cell in _each_cell(experiment))
+            database.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", keys)
+            found = database.execute(
+                f"SELECT {', '.join(f'cells.{name}' for name in COLUMNS)}, checksum FROM wanted "
+                "CROSS JOIN cells ON cells.key = wanted.key AND cells.code = ? ORDER BY wanted.key",
+                (_code(experiment),),
+            )
+            while some := found.fetchmany(AT_ONCE):
+                yield from (self.checked(values, kept) for *values, kept in some)
 
     def arrays_of(self, *experiments: Experiment) -> Callable[[str], dict[str, Tensor]]:
         """What reads the arrays of one of the experiments' finished cells by its key."""
@@ -253,9 +272,16 @@ class Store:
         """Write a cell's arrays, and return their digest; nothing of a cell that has none."""
         if not outcome.arrays:
             return ""
-        with write_atomic(self.arrays_path(code, cell.key())) as draft:
-            save_file({name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}, draft)
-            return _digest(draft.read_bytes())
+        path = self.arrays_path(code, cell.key())
+        try:
+            with write_atomic(path) as draft:
+                save_file({name: tensor.contiguous().cpu() for name, tensor in outcome.arrays.items()}, draft)
+                return _digest(draft.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise RankscopeError(
+                f"Cannot write {path}: {getattr(error, 'strerror', None) or error}. What is finished is kept. Free some room, "
+                "or choose another folder."
+            ) from None
 
     def _wrong_arrays(self, row: dict[str, Any]) -> str | None:
         """What is wrong with the arrays of a row; a file that was found to be sound is not read again."""
@@ -297,9 +323,27 @@ def _note(database: Connection, name: str) -> Any:
     return json.loads(found[1]) if found is not None and checksum(found[:2]) == found[2] else None
 
 
-def _frame(records: Iterator[dict[str, Any]], columns: Sequence[str] = ()) -> pd.DataFrame:
-    """A table of records that are not all held at once as what they were read as."""
-    parts = []
+def _each_cell(experiment: Experiment) -> Iterator[Cell]:
+    """The cells of a grid that may be too large to be held, in its order."""
+    axes = experiment.grid.axes
+    for labels in itertools.product(*axes.values()):
+        point = {name: {label: axes[name][label]} for name, label in zip(axes, labels, strict=True)}
+        seeds = iter(experiment.grid.seeds)
+        while some := tuple(islice(seeds, AT_ONCE)):
+            yield from replace(experiment, grid=Grid(seed=some, **point)).cells()
+
+
+def _provenance(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    return ({name: row.values[name] for name in PROVENANCE} for row in rows if row.damage is None)
+
+
+def _frames(records: Iterator[dict[str, Any]]) -> Iterator[pd.DataFrame]:
+    """Tables of so many records each: they are not all held at once as what they were read as."""
     while some := list(islice(records, 10 * AT_ONCE)):
-        parts.append(pd.DataFrame(some))
+        yield pd.DataFrame(some)
+
+
+def _joined(pieces: Iterator[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
+    """One table of its pieces."""
+    parts = list(pieces)
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))

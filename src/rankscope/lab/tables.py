@@ -1,12 +1,16 @@
 """A folder of tables as Parquet, with CSV twins if wanted: every export adds to it, and the page reads it again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.core.files import write_atomic
@@ -33,21 +37,30 @@ def export_tables(
     def kept(name: str, key: str) -> pd.DataFrame | None:
         return read_table(folder, name, key) if add else None
 
-    written, exported = {}, set()
+    written = {}
     try:
         for experiment in experiments:
-            found = store.table(experiment)
-            if len(found):
-                exported |= set(found["cell"])
-                name = table_name(experiment.name)
-                here = kept(name, "cell")
-                table = found if here is None else _in_order(experiment, _added(here, found, "cell"))
-                written[name] = _write(folder, name, table, csv)
-        cells = store.provenance(*experiments)
-        cells = _added(kept(CELLS, "key"), cells[cells["key"].isin(exported)], "key")
-        if written:
+            name = table_name(experiment.name)
+            here = kept(name, "cell")
+            if here is None:
+                rows = _write_pieces(folder, name, partial(store.table_pieces, experiment), csv)
+            else:
+                found = store.table(experiment)
+                rows = (
+                    _write(folder, name, _in_order(experiment, _added(here, found, "cell")), csv)
+                    if len(found)
+                    else 0
+                )
+            if rows:
+                written[name] = rows
+        cells = kept(CELLS, "key")
+        pieces = partial(store.provenance_pieces, *experiments)
+        if written and cells is None:
+            written[CELLS] = _write_pieces(folder, CELLS, pieces, csv)
+        elif written:
+            whole = _added(cells, pd.concat(pieces(), ignore_index=True), "key")
             written[CELLS] = _write(
-                folder, CELLS, cells.sort_values(["experiment", "key"], ignore_index=True), csv
+                folder, CELLS, whole.sort_values(["experiment", "key"], ignore_index=True), csv
             )
     except OSError as error:
         raise InputError(
@@ -163,6 +176,36 @@ def _in_order(experiment: Experiment, table: pd.DataFrame) -> pd.DataFrame:
     """The cells as the grid has them, then those of other settings."""
     place = {cell.key(): number for number, cell in enumerate(experiment.cells())}
     return table.sort_values("cell", key=lambda cells: cells.map(place), kind="stable", ignore_index=True)
+
+
+def _write_pieces(folder: Path, name: str, pieces: Callable[[], Iterator[pd.DataFrame]], csv: bool) -> int:
+    """Write a table a piece at a time, and how many rows it has; of none nothing is written.
+
+    Pieces are read twice: what type a column has, all of them decide. Where a column has values of several types it is made
+    in one piece.
+    """
+    first, heads = None, []
+    for piece in pieces():
+        first = piece if first is None else first
+        heads.append(piece.iloc[:1])
+    if first is None or len(heads) == 1:
+        return 0 if first is None else _write(folder, name, first, csv)
+    like = pd.concat(heads, ignore_index=True)
+    if any(kind == object for kind in like.dtypes):  # noqa: E721
+        return _write(folder, name, pd.concat(pieces(), ignore_index=True), csv)
+    schema, rows = pa.Schema.from_pandas(like, preserve_index=False), 0
+    with ExitStack() as files:
+        table = files.enter_context(
+            pq.ParquetWriter(files.enter_context(write_atomic(folder / f"{name}.parquet")), schema)
+        )
+        text = files.enter_context(write_atomic(folder / f"{name}.csv")) if csv else None
+        for piece in pieces():
+            whole = piece.reindex(columns=like.columns).astype(like.dtypes)
+            table.write_table(pa.Table.from_pandas(whole, schema=schema, preserve_index=False))
+            if text is not None:
+                whole.to_csv(text, index=False, mode="a", header=not rows)
+            rows += len(whole)
+    return rows
 
 
 def _write(folder: Path, name: str, table: pd.DataFrame, csv: bool) -> int:

@@ -23,9 +23,9 @@ from rankscope.figures.printed import save_static
 from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
 from rankscope.lab.claim import wrong_by_chance
+from rankscope.lab.engines.workers import FORKS, Signals, crew
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
-from rankscope.lab.workers import FORKS, Signals, crew
 from rankscope.report.answers import answers, contradictions, hero, labels, size, statements
 from rankscope.report.claims import beside, factor, groups, other, undecided
 

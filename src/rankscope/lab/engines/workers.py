@@ -1,4 +1,4 @@
-"""Workers of the runner: a process per core, so that no one waits for another's interpreter; or threads, for a GPU.
+"""Workers of one machine: a process per core, so that no one waits for another's interpreter; or threads, for a GPU.
 
 Processes are forked, after their tasks are known: a task may be any callable, and only its number and its result travel.
 """
