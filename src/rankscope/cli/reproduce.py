@@ -100,8 +100,6 @@ def reproduce(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
-    from rankscope.lab.sections import sections, with_results
-
     selection = Selection(
         find([*(papers or []), *(paper or [])]),
         scale,
@@ -113,12 +111,7 @@ def reproduce(
     )
     check_device(device)
     if decide is not None:
-        if len(selection.only) > 1:
-            raise InputError(f"--decide {decide} names {len(selection.only)} claims: name one.")
-        if only is not None or seeds is not None:
-            raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
-        if track is not None:
-            raise InputError("--decide has no tracking: leave out --track.")
+        _check_decide(selection, chosen=only is not None or seeds is not None, tracked=track is not None)
         _decide(selection, max_seeds, out, device, memory, streams, as_json, strict)
         return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
@@ -135,7 +128,17 @@ def reproduce(
         log.print(escape(note), soft_wrap=True)
     with log.status("timing a step of each shape"):
         have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
-        todo = schedule(experiments, store, device, memory, group_size, have if missing else None, streams)
+        queue = have if missing else None
+        todo = schedule(
+            experiments,
+            store,
+            device,
+            memory,
+            group_size,
+            queue,
+            streams,
+            timed=scale is not Scale.SMOKE or bool(visit),
+        )
     log.print(cost(todo, scale, device), soft_wrap=True)
     deadline = None if allowed is None else started + allowed
     if deadline is not None:
@@ -154,15 +157,36 @@ def reproduce(
         told = f"Finished cells: {store.path}. rankscope export writes them as tables."
         log.print(told, soft_wrap=True, markup=False)
         return
-    made = sections(
-        selection if only else remembered(store), store
-    )  # the page has papers of earlier runs, too
+    _finish(selection, store, kept, log, as_json, strict)
+
+
+def _finish(
+    selection: Selection, store: Store, kept: Path | None, log: Console, as_json: bool, strict: bool
+) -> None:
+    """Judge the claims, show the verdicts, and write the page, which has papers of earlier runs, too."""
+    from rankscope.lab.sections import sections, with_results
+
+    made = sections(selection if selection.only else remembered(store), store)
     shown = [section for one in selection.papers for section in made if section.paper is one]
     show(shown, as_json)
-    page = made if only else with_results(made, kept)
-    log.print(f"Page: {write_page(out, page, log, page_name(selection))}", soft_wrap=True, markup=False)
+    page = made if selection.only else with_results(made, kept)
+    printed = selection.scale is not Scale.SMOKE  # to draw for print would take longer than such a run
+    written = write_page(store.folder, page, log, page_name(selection), printed=printed)
+    log.print(f"Page: {written}", soft_wrap=True, markup=False)
+    if not printed:
+        log.print(f"Figures as PNG and PDF: rankscope report {store.folder}", soft_wrap=True, markup=False)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
         raise typer.Exit(1)
+
+
+def _check_decide(selection: Selection, *, chosen: bool, tracked: bool) -> None:
+    """Refuse what does not go together with --decide."""
+    if len(selection.only) > 1:
+        raise InputError(f"--decide names {len(selection.only)} claims: name one.")
+    if chosen:
+        raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
+    if tracked:
+        raise InputError("--decide has no tracking: leave out --track.")
 
 
 def _decide(

@@ -30,6 +30,9 @@ LOOK = 1.0
 FIRST_SEEDS = 2
 """Seeds of every point that a queue runs before any other: the fewest that have an interval."""
 
+UNTIMED = 1e-3
+"""Seconds that a step of one member counts where no step is timed: it tells how far a run is, and promises nothing."""
+
 LARGEST_GROUP = {"cpu": 8, "cuda": 1024}
 """Members of a stack: on a CPU more of them are no faster; on a GPU its memory sets the limit."""
 
@@ -56,13 +59,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is left to run and what it will cost; the workers may be streams, threads of one process."""
+    """What is left to run and what it will cost, if that was timed; the workers may be streams, threads of one process."""
 
     groups: tuple[Group, ...]
     cells: int
     finished: int
     workers: int
     streams: bool = False
+    timed: bool = True
 
     @property
     def seconds(self) -> float:
@@ -123,6 +127,8 @@ def schedule(
     group_size: int | None = None,
     kept: Collection[str] | None = None,
     streams: int | None = None,
+    *,
+    timed: bool = True,
 ) -> Schedule:
     """Group the unfinished cells, and time a step of a group of each shape.
 
@@ -136,6 +142,8 @@ def schedule(
 
     With `streams`, so many groups are trained at a time in threads of one process. A group may then need so much less of a
     GPU's memory. Steps are timed one group at a time: on a GPU that is not busy with one, several take as long as one.
+
+    Without `timed` no step is run on a CPU beforehand: to time all shapes of a run of seconds takes longer than the run.
     """
     cuda = torch.device(device).type == "cuda"
     workers = 1 if cuda or streams else max(torch.get_num_threads(), 1)
@@ -165,7 +173,9 @@ def schedule(
             within = "" if memory is None else f" within {memory:g} GiB"
             name = f"step: {device}{within} {workers} of {len(shape.members)} by {largest} {shape.key!r}"
             known = store.note(name)
-            if known is None:
+            if known is None and not (timed or cuda):
+                known = _size(shape, largest), UNTIMED
+            elif known is None:
                 known = store.settle(name, _timed(shape, number, probes, device, workers, largest))
             size, seconds = int(known[0]), float(known[1])
             for start in range(0, len(shape.members), size):
@@ -179,7 +189,7 @@ def schedule(
     elif workers > 1:  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
-    return Schedule(tuple(groups), total, total - pending, workers, streams is not None)
+    return Schedule(tuple(groups), total, total - pending, workers, streams is not None, timed or cuda)
 
 
 def run(
@@ -316,7 +326,7 @@ def _timed(
     All workers are timed at once.
     """
     while True:
-        size = even_size(len(shape.members), largest if shape.experiment.trainer.stacked else 1)
+        size = _size(shape, largest)
         timed = [probes.submit(number, size) for _ in range(workers)]
         seconds = max(future.result() for future in timed)
         if math.isfinite(seconds):
@@ -326,6 +336,11 @@ def _timed(
                 f"{shape.experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
             )
         largest = -(-size // 2)
+
+
+def _size(shape: Shape, largest: int) -> int:
+    """Members of a group of the shape; cells that are not stacked take turns."""
+    return even_size(len(shape.members), largest if shape.experiment.trainer.stacked else 1)
 
 
 def even_size(members: int, largest: int) -> int:
