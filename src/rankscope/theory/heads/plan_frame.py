@@ -21,16 +21,19 @@ class Plan(pd.DataFrame):
         from matplotlib.figure import Figure as Canvas
 
         best = self.sort_values("floor", kind="stable").drop_duplicates("rank").sort_values("rank")
-        canvas = Canvas(figsize=(5.6, 3.4), layout="constrained")
+        canvas = Canvas(figsize=(6.4, 3.4), layout="constrained")
         FigureCanvasAgg(canvas)
         axis = canvas.add_subplot()
         axis.plot(best["rank"], best["floor"], marker="o")
         for rank, floor, heads in best[["rank", "floor", "heads"]].itertuples(index=False, name=None):
             axis.annotate(f"{heads:,}", (rank, floor), xytext=(0, 5), textcoords="offset points", fontsize=7)
-        axis.set_xscale("log", base=2)
+        axis.set_xscale("log")
+        axis.set_xticks(best["rank"], [f"{rank:,}" for rank in best["rank"]])
+        axis.minorticks_off()
+        axis.margins(y=0.12)
         axis.set(
             title="Error that no training beats",
-            xlabel="rank of a head (heads beside the points)",
+            xlabel="rank of a head; the number of heads stands at the points",
             ylabel="floor",
         )
         axis.grid(alpha=0.25)
