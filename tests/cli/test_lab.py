@@ -205,7 +205,7 @@ def judged(monkeypatch, tmp_path):
         return replace(judgement, verdict=verdict)
 
     monkeypatch.setattr("rankscope.lab.sections.sections", sections)
-    monkeypatch.setattr("rankscope.cli.reproduce.schedule", lambda *_: Schedule((), 1, 1, 1))
+    monkeypatch.setattr("rankscope.lab.runner.schedule", lambda *_, **__: Schedule((), 1, 1, 1))
     monkeypatch.setattr("rankscope.report.write_report", lambda out, made, name: pages.append(made) or out)
     return verdicts, asked, pages
 

@@ -3,8 +3,10 @@
 import io
 import math
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -228,6 +230,17 @@ def number(value: float) -> float | None:
 def emit(text: str) -> None:
     """Print for a person or a machine: standard output, as it is."""
     sys.stdout.write(printable(text) + "\n")
+
+
+def tell(sentence: str) -> None:
+    """Print a sentence for a person: a terminal has its lines broken between words, a file or a pipe has one line."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        sentence = "\n".join(
+            textwrap.fill(line, width, break_on_hyphens=False, break_long_words=False)
+            for line in sentence.split("\n")
+        )
+    emit(sentence)
 
 
 def _fail(message: str) -> NoReturn:

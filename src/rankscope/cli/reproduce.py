@@ -1,5 +1,7 @@
 """`rankscope reproduce`: run, judge, write the page."""
 
+from __future__ import annotations
+
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +11,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from rankscope.catalogue import find
 from rankscope.cli.app import AsJson, app
-from rankscope.cli.progress import cost, run_behind_bar, write_page
+from rankscope.cli.choices import ScaleChoice
 from rankscope.cli.runs import Kept, OutsidePapers, kept_tables
-from rankscope.cli.verdicts import show
 from rankscope.core import InputError
-from rankscope.lab import Judgement, Scale, Store, Verdict
-from rankscope.lab.callbacks import store_for, writer
-from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
-from rankscope.lab.runner import check_device, limit_memory, schedule
-from rankscope.lab.selection import Selection
-from rankscope.runs import prepare, remember, remembered
 
 if TYPE_CHECKING:
+    from rankscope.lab import Judgement, Store
     from rankscope.lab.section import Section
+    from rankscope.lab.selection import Selection
 
 
 @app.command()
@@ -32,8 +28,9 @@ def reproduce(
         list[str] | None, typer.Argument(help="Papers to run; all of them if none is named.")
     ] = None,
     scale: Annotated[
-        Scale, typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes.")
-    ] = Scale.QUICK,
+        ScaleChoice,
+        typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes."),
+    ] = ScaleChoice.QUICK,
     paper: OutsidePapers = None,
     out: Annotated[
         Path, typer.Option(help="Folder to write to: the store, the page and the figures of the run.")
@@ -100,9 +97,18 @@ def reproduce(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
+    from rankscope.catalogue import find
+    from rankscope.cli.progress import cost, run_behind_bar
+    from rankscope.lab import Scale
+    from rankscope.lab.callbacks import store_for, writer
+    from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
+    from rankscope.lab.runner import check_device, limit_memory, schedule
+    from rankscope.lab.selection import Selection
+    from rankscope.runs import prepare, remember
+
     selection = Selection(
         find([*(papers or []), *(paper or [])]),
-        scale,
+        Scale(scale),
         seeds,
         (decide,) if decide else tuple(only or ()),
         experiment,
@@ -127,7 +133,7 @@ def reproduce(
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
     with log.status("timing a step of each shape"):
-        have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
+        have = kept_cells(experiments, kept) if kept is not None and scale is ScaleChoice.PAPER else set()
         queue = have if missing else None
         todo = schedule(
             experiments,
@@ -137,9 +143,9 @@ def reproduce(
             group_size,
             queue,
             streams,
-            timed=scale is not Scale.SMOKE or bool(visit),
+            timed=scale is not ScaleChoice.SMOKE or bool(visit),
         )
-    log.print(cost(todo, scale, device), soft_wrap=True)
+    log.print(cost(todo, selection.scale, device), soft_wrap=True)
     deadline = None if allowed is None else started + allowed
     if deadline is not None:
         todo = for_a_visit(todo, deadline - time.monotonic())
@@ -164,7 +170,11 @@ def _finish(
     selection: Selection, store: Store, kept: Path | None, log: Console, as_json: bool, strict: bool
 ) -> None:
     """Judge the claims, show the verdicts, and write the page, which has papers of earlier runs, too."""
+    from rankscope.cli.progress import write_page
+    from rankscope.cli.verdicts import show
+    from rankscope.lab import Scale, Verdict
     from rankscope.lab.sections import sections, with_results
+    from rankscope.runs import remembered
 
     made = sections(selection if selection.only else remembered(store), store)
     shown = [section for one in selection.papers for section in made if section.paper is one]
@@ -200,8 +210,13 @@ def _decide(
     strict: bool,
 ) -> None:
     """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
+    from rankscope.cli.progress import cost, run_behind_bar, write_page
+    from rankscope.cli.verdicts import show
+    from rankscope.lab import Store, Verdict
     from rankscope.lab.decide import decide
+    from rankscope.lab.runner import limit_memory, schedule
     from rankscope.lab.sections import sections
+    from rankscope.runs import remember
 
     store, log = Store(out), Console(stderr=True)
     remember(store, selection)

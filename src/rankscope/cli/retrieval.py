@@ -1,15 +1,16 @@
 """Nearest neighbours of embeddings on the command line: how many survive at low rank?"""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.choices import QUERIES
 from rankscope.cli.options import make_page
-from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
-from rankscope.scope.retrieval import QUERIES, measure_retrieval
-from rankscope.scope.rows import open_rows
+from rankscope.cli.tables import Csv
 
 
 @app.command()
@@ -30,6 +31,10 @@ def retrieval(
     page: Annotated[Path | None, typer.Option(help="Write a page with the curves to this folder.")] = None,
 ) -> None:
     """How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it."""
+    from rankscope.cli.tables import records, show_table, to_json, write_csv
+    from rankscope.scope.retrieval import measure_retrieval
+    from rankscope.scope.rows import open_rows
+
     asked = None if queries is None else open_rows(queries, tensor)
     scope = measure_retrieval(
         open_rows(embeddings, tensor), asked, top_k=top_k, head_rank=head_rank, sample=sample, seed=seed
@@ -57,4 +62,4 @@ def retrieval(
     show_table(scope.table, "What every way keeps at every rank")
     show_table(scope.needed, "Least rank tried that keeps a share")
     for sentence in scope.sentences():
-        emit(sentence)
+        tell(sentence)
