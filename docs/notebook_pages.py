@@ -24,7 +24,7 @@ def notebook_page(path: Path) -> str:
             continue
         parts.append(f"```python\n{_code(cell, source)}\n```")
         if output is not None:
-            parts.append(f'<div class="output">{shown(output)}</div>')
+            parts.append(f'<div class="output" style="overflow-x: auto">{shown(output)}</div>')
     return "\n\n".join(
         [*parts, f"This page is the notebook `docs/notebooks/{path.name}`, run when the site was built."]
     )
@@ -51,6 +51,7 @@ def shown(output: Any) -> str:
     text = (
         rich() if rich else f"<pre>{html.escape(output if isinstance(output, str) else repr(output))}</pre>"
     )
+    text = text.replace('<table border="1" class="dataframe">', "<table>")  # as the site's own tables look
     return re.sub(r"\n\s*\n", "\n", text)  # an empty line would end the block
 
 

@@ -4,20 +4,6 @@ app = marimo.App()
 
 
 @app.cell
-def _():
-    import tempfile
-
-    import marimo as mo
-    import torch
-    import transformers
-
-    import rankscope
-    from rankscope.scope.rules import compare_rules
-
-    return compare_rules, mo, rankscope, tempfile, torch, transformers
-
-
-@app.cell
 def _(mo):
     mo.md(r"""
     # Which LoRA rank does my layer need?
@@ -29,6 +15,20 @@ def _(mo):
     Set `BASE` and `TUNED` to your own models: a folder, a `.safetensors` file or a hub id. As long as they are `None`, a small Llama
     takes their place whose update is known: rank 4 in the query projections, rank 1 in the MLP's first, nothing elsewhere.
     """)
+
+
+@app.cell
+def _():
+    import tempfile
+
+    import marimo as mo
+    import torch
+    import transformers
+
+    import rankscope
+    from rankscope.scope.rules import compare_rules
+
+    return compare_rules, mo, rankscope, tempfile, torch, transformers
 
 
 @app.cell

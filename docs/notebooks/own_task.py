@@ -4,6 +4,17 @@ app = marimo.App()
 
 
 @app.cell
+def _(mo):
+    mo.md(r"""
+    # Add your own task and claim
+
+    A paper of your own is a small package: settings and a trainer, claims with their checks, figures. `rankscope new paper` writes one
+    that runs at once. Here it becomes another one: a matrix with a few large singular values in noise, cut to a rank, and the claim
+    that its rank is found.
+    """)
+
+
+@app.cell
 def _():
     import subprocess
     import sys
@@ -16,17 +27,6 @@ def _():
     import rankscope
 
     return Path, dedent, mo, rankscope, subprocess, sys, tempfile
-
-
-@app.cell
-def _(mo):
-    mo.md(r"""
-    # Add your own task and claim
-
-    A paper of your own is a small package: settings and a trainer, claims with their checks, figures. `rankscope new paper` writes one
-    that runs at once. Here it becomes another one: a matrix with a few large singular values in noise, cut to a rank, and the claim
-    that its rank is found.
-    """)
 
 
 @app.cell

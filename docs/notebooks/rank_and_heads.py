@@ -4,6 +4,16 @@ app = marimo.App()
 
 
 @app.cell
+def _(mo):
+    mo.md(r"""
+    # Set rank and heads apart in my model
+
+    `nn.MultiheadAttention` ties the rank of a head to the number of heads: rank = dim / heads. Nothing in attention asks for that.
+    `RankAttention` takes the two apart, is called like the stock module, and `replace_attention` puts it into a model that you have.
+    """)
+
+
+@app.cell
 def _():
     import marimo as mo
     import pandas as pd
@@ -16,16 +26,6 @@ def _():
     STEPS = 500  # of each training below
 
     return RankAttention, STEPS, mo, nn, pd, rankscope, replace_attention, torch
-
-
-@app.cell
-def _(mo):
-    mo.md(r"""
-    # Set rank and heads apart in my model
-
-    `nn.MultiheadAttention` ties the rank of a head to the number of heads: rank = dim / heads. Nothing in attention asks for that.
-    `RankAttention` takes the two apart, is called like the stock module, and `replace_attention` puts it into a model that you have.
-    """)
 
 
 @app.cell

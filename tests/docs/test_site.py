@@ -27,7 +27,7 @@ def text_of(page):
 
 def shown(page):
     """What the cells of a notebook showed."""
-    parts = page.read_text("utf-8").split('<div class="output">')[1:]
+    parts = page.read_text("utf-8").split('<div class="output" style="overflow-x: auto">')[1:]
     return [" ".join(unescape(re.sub(r"<[^>]+>", " ", part.split("\n<div", 1)[0])).split()) for part in parts]
 
 
