@@ -131,9 +131,9 @@ def test_what_the_instruments_see_shows_itself(encoder):
     tuned["layers.0.linear1.weight"] += torch.outer(torch.ones(24), torch.ones(16))
     heads, neurons = rankscope.measure_heads(encoder, heads=2), rankscope.measure_neurons(encoder, heads=2)
     updates = rankscope.measure_updates(encoder, tuned)
-    assert repr(heads).startswith("HeadScope(4 heads use ")
-    assert repr(neurons).startswith("NeuronScope(48 neurons in 2 blocks;")
-    assert repr(updates).startswith("UpdateScope(")
+    assert repr(heads).startswith("HeadView(4 heads use ")
+    assert repr(neurons).startswith("NeuronView(48 neurons in 2 blocks;")
+    assert repr(updates).startswith("UpdateView(")
     for scope in (heads, neurons, updates):
         html = scope._repr_html_()
         assert html.startswith("<p>")

@@ -32,7 +32,6 @@ ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signa
 """Signals that ask for the end; not every system has both."""
 
 COMMANDS = {
-    "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "reproduce": (
         "reproduce",
         "Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was.",
@@ -41,11 +40,11 @@ COMMANDS = {
         "claims",
         "List every claim: its source, its statement, whose it is, and which experiment decides it.",
     ),
+    "report": ("report", "Write the page again from the store, without running anything."),
     "export": (
         "export",
         "Write every experiment's table, and the provenance of its cells, as Parquet and CSV.",
     ),
-    "report": ("report", "Write the page again from the store, without running anything."),
     "diff": ("diff", "Compare two runs: print the verdicts that changed; with --page, figures side by side."),
     "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
     "vouch": (
@@ -53,12 +52,6 @@ COMMANDS = {
         "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
     ),
     "new": ("new", "Write the skeleton of a paper of your own, which runs at once, and its test."),
-    "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
-    "retrieval": (
-        "retrieval",
-        "How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it.",
-    ),
-    "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (
         "theory",
         "The least heads for an error, or the error that a number of heads cannot beat, whatever the training.",
@@ -67,9 +60,16 @@ COMMANDS = {
         "theory",
         "Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like.",
     ),
+    "survey": ("survey", "List published models: rank stands still while dim grows."),
+    "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "updates": (
         "updates",
         "What rank has the update from one checkpoint to another, and which rank would a LoRA need?",
+    ),
+    "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
+    "retrieval": (
+        "retrieval",
+        "How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it.",
     ),
 }
 """Every command: the module that has it, which may take seconds to import, and what the list of commands says of it."""

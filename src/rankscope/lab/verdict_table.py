@@ -45,10 +45,10 @@ class Verdicts(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{escape(one.claim)}</td><td style='color:{COLOURS[one.verdict]}'>{one.verdict}</td>"
-            f"<td>{one.measured:.3g}</td><td>{one.low:.3g} … {one.high:.3g}</td><td>{escape(one.threshold)}</td>"
-            f"<td>{one.seeds}</td><td>{escape(one.statement)}</td></tr>"
-            for one in self.itertuples(index=False)
+            f"<tr><td>{escape(one['claim'])}</td><td style='color:{COLOURS[one['verdict']]}'>{one['verdict']}</td>"
+            f"<td>{one['measured']:.3g}</td><td>{one['low']:.3g} … {one['high']:.3g}</td><td>{escape(one['threshold'])}</td>"
+            f"<td>{one['seeds']}</td><td>{escape(one['statement'])}</td></tr>"
+            for one in self.to_dict("records")
         )
         names = ("claim", "verdict", "measured", "95%", "threshold", "seeds", "statement")
         return f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>{rows}</table>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 import torch
@@ -17,10 +17,6 @@ from rankscope.checkpoints.view import Model, Opening
 from rankscope.core import InputError
 from rankscope.linalg.factored import Factored
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
-from rankscope.scope.shown import Shown
-
-if TYPE_CHECKING:
-    from rankscope.figures.figure import Figure
 
 ENERGY = 0.95
 WASTED_BELOW = 0.5
@@ -43,8 +39,8 @@ AT_OFFSET = (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class HeadScope(Shown):
+@dataclass(frozen=True)
+class HeadScope:
     """What was measured: a row per head, a summary, and what a static product leaves out."""
 
     table: pd.DataFrame
@@ -73,16 +69,6 @@ class HeadScope(Shown):
             f"Least used layer: {found['least_used_layer']}; most used: {found['most_used_layer']}.",
         ]
 
-    def figures(self) -> list[Figure]:
-        """Maps of the heads."""
-        from rankscope.scope.figures import head_figures
-
-        return head_figures(self)
-
-    def shown_table(self) -> pd.DataFrame:
-        """A row per head."""
-        return self.table
-
 
 def measure_heads(
     model: Model,
@@ -91,25 +77,7 @@ def measure_heads(
     device: str | torch.device = "cpu",
     **opening: Unpack[Opening],
 ) -> HeadScope:
-    """The ranks of every head's QK and OV.
-
-    Args:
-        model: a folder, a .safetensors file, a hub id, or a torch module.
-        offset: measure QK for a query this many tokens after its key; needs a model with RoPE.
-        device: where to compute.
-        opening: `architecture` (a known layout's name, or a `Layout`), `heads`, `config` and `revision`, for a model that
-            does not say them itself.
-
-    Returns:
-        A `HeadScope`: `table` with a row per head, `summary`, `spectra`, `sentences()`, `plot()`.
-
-    Example:
-        >>> import torch, rankscope
-        >>> layer = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2)
-        >>> scope = rankscope.measure_heads(layer, heads=4)
-        >>> scope.table[["layer", "head", "rank"]].iloc[-1].tolist(), bool((scope.table["qk_used"] <= 1).all())
-        ([1, 3, 8], True)
-    """
+    """The ranks of every head's QK and OV; with `offset`, of QK for a query that far after its key."""
     checkpoint = open_checkpoint(model, **opening)
     rows: list[dict[str, Any]] = []
     spectra: dict[str, dict[str, Tensor]] = {}

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 import torch
@@ -21,16 +21,12 @@ from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.measure.neurons import Order, knee, path_magnitudes, pruned_mask
 from rankscope.scope.heads import products
-from rankscope.scope.shown import Shown
-
-if TYPE_CHECKING:
-    from rankscope.figures.figure import Figure
 
 ModelInputs = Mapping[str, Tensor]
 
 
-@dataclass(frozen=True, repr=False)
-class NeuronScope(Shown):
+@dataclass(frozen=True)
+class NeuronScope:
     """What was measured: a row per neuron, a row per head, and a row per block with its knee."""
 
     neurons: pd.DataFrame
@@ -49,37 +45,11 @@ class NeuronScope(Shown):
             f"{found['heads']} heads; the smallest OV is that of {found['smallest_head']}.",
         ]
 
-    def figures(self) -> list[Figure]:
-        """The sorted magnitudes of every block."""
-        from rankscope.scope.figures import neuron_figures
-
-        return neuron_figures(self, None)
-
-    def shown_table(self) -> pd.DataFrame:
-        """A row per block."""
-        return self.blocks
-
 
 def measure_neurons(
     model: Model, *, device: str | torch.device = "cpu", **opening: Unpack[Opening]
 ) -> NeuronScope:
-    """The magnitude of every MLP neuron and every attention head.
-
-    Args:
-        model: a folder, a .safetensors file, a hub id, or a torch module.
-        device: where to compute.
-        opening: `architecture`, `heads`, `config` and `revision`, for a model that does not say them itself.
-
-    Returns:
-        A `NeuronScope`: `neurons`, `heads` and `blocks` as tables, `summary`, `sentences()`, `plot()`.
-
-    Example:
-        >>> import torch, rankscope
-        >>> layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2)
-        >>> scope = rankscope.measure_neurons(layers, heads=4)
-        >>> len(scope.neurons), len(scope.heads), len(scope.blocks)
-        (128, 8, 2)
-    """
+    """The magnitude of every MLP neuron and every attention head."""
     checkpoint = open_checkpoint(model, **opening)
     if not checkpoint.mlps:
         raise InputError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,8 @@ from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.linalg.sphere import haar_frame
 from rankscope.scope.rows import BLOCK, Rows
-from rankscope.scope.shown import Shown
 from rankscope.theory.points.agreement import agreements, recall
 from rankscope.theory.points.spectra import dimensions
-
-if TYPE_CHECKING:
-    from rankscope.figures.figure import Figure
 
 SHARES = (0.9, 0.95, 0.99)
 QUERIES = 1000
@@ -60,8 +56,8 @@ class Moments:
         return self.covariance + np.outer(self.mean, self.mean)
 
 
-@dataclass(frozen=True, repr=False)
-class RetrievalScope(Shown):
+@dataclass(frozen=True)
+class RetrievalScope:
     """What was measured: a row per way and rank, the least ranks, and the spectrum of the keys."""
 
     table: pd.DataFrame
@@ -85,16 +81,6 @@ class RetrievalScope(Shown):
             + ", ".join(f"{share:g} of queries: {ranks[share]}" for share in SHARES)
             + " (principal directions, the least rank tried).",
         ]
-
-    def figures(self) -> list[Figure]:
-        """What every way keeps against its rank."""
-        from rankscope.scope.retrieval_figures import retrieval_figures
-
-        return retrieval_figures(self)
-
-    def shown_table(self) -> pd.DataFrame:
-        """The least rank that keeps a share, for every way."""
-        return self.needed
 
 
 def measure_retrieval(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import torch
@@ -20,10 +20,6 @@ from rankscope.linalg.decompose import singular_values, squared_norm
 from rankscope.linalg.noise import observed_noise, rounding_noise, seen_share, stored_precision
 from rankscope.measure.updates import ENERGIES, measured_ranks
 from rankscope.scope.journal import Journal
-from rankscope.scope.shown import Shown
-
-if TYPE_CHECKING:
-    from rankscope.figures.figure import Figure
 
 TensorProgress = Callable[[str, int, int], None]
 """told the tensor's name, how many are done and how many there are"""
@@ -72,8 +68,8 @@ class TensorPair:
     expert: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
-class UpdateScope(Shown):
+@dataclass(frozen=True)
+class UpdateScope:
     """Two checkpoints and what was measured: a row per tensor, a summary, and the singular values of every matrix."""
 
     base: Source
@@ -97,19 +93,6 @@ class UpdateScope(Shown):
             )
         return lines
 
-    def figures(self) -> list[Figure]:
-        """Kept energy, spectra, and the ranks that every rule asks for."""
-        from rankscope.scope.figures import update_figures
-        from rankscope.scope.rules import compare_rules
-
-        largest = self.shown_table()["name"]
-        return update_figures(self, compare_rules(self).set_index("name").loc[largest].reset_index())
-
-    def shown_table(self) -> pd.DataFrame:
-        """A row per matrix that changed, the largest update first."""
-        matrices = self.table.dropna(subset=["effective_rank"])
-        return matrices.sort_values("energy", ascending=False).dropna(axis="columns", how="all")
-
 
 def measure_updates(
     base_model: Model,
@@ -125,29 +108,7 @@ def measure_updates(
 ) -> UpdateScope:
     """The update of every tensor from `base_model` to `model`, one pair in memory at a time.
 
-    Args:
-        base_model: the model before training: a folder, a .safetensors file, a hub id, or a torch module.
-        model: the model after training.
-        include_regex: only tensors whose name holds a match.
-        exclude_regex: no tensor whose name holds a match.
-        revision: of hub ids.
-        base_rounding: how the rounding of the base counts in the noise that `signal` must pass.
-        resume_path: a folder that keeps what is measured; after an interruption it is not measured again.
-        device: where to compute.
-        progress: is called with the tensor's name, how many are done, and how many there are.
-
-    Returns:
-        An `UpdateScope`: `table` with a row per tensor, `summary`, `spectra`, `sentences()`, `plot()`.
-
-    Example:
-        >>> import tempfile, torch, rankscope
-        >>> from safetensors.torch import save_file
-        >>> folder, base = tempfile.mkdtemp(), torch.eye(32)
-        >>> save_file({"w": base}, f"{folder}/base.safetensors")
-        >>> save_file({"w": base + torch.ones(32, 32)}, f"{folder}/tuned.safetensors")  # an update of rank 1
-        >>> scope = rankscope.measure_updates(f"{folder}/base.safetensors", f"{folder}/tuned.safetensors")
-        >>> round(float(scope.table["effective_rank"][0]), 3), int(scope.table["signal_rank"][0])
-        (1.0, 1)
+    With `resume_path`, what is measured is kept in that folder and not measured again after an interruption.
     """
     base, tuned = open_source(base_model, revision=revision), open_source(model, revision=revision)
     pairs = list(pair_up(base, tuned, include_regex, exclude_regex))

@@ -14,7 +14,7 @@ from rankscope.ensembles.encoder import Encoder
 from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.amsel2024.recipe import OUR_RECIPE
 from rankscope.studies.real.assets import missing
-from rankscope.studies.text.sources import DIGITS, LAYERS, SAMPLE, SENTENCES, STATES, WORDS
+from rankscope.studies.text.sources import DIGITS, LAYERS, SENTENCES, STATES, WORDS
 from rankscope.studies.text.trainer import Heads, LawTrainer, Layer, Projection, Projections, Samples
 from rankscope.tasks.laws import Ellipsoid, Empirical, LawNeighbors, Measured, Sphere
 from rankscope.training.precision import Precision
@@ -43,7 +43,6 @@ class Sizes:
     real: tuple[str, ...] = REAL
     real_dim: int = 384
     real_ranks: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    sentences: int = SAMPLE
     precision: Precision = Precision.FLOAT32
 
 
@@ -51,7 +50,6 @@ SIZES = {
     Scale.SMOKE: Sizes(
         dim=4, tokens=4, hidden=16, ranks=(1, 4), shapes=((1, 1), (1, 4), (3, 1)), batch=16, steps=20, learning_rate=0.05,
         seeds=2, samples=20, powers=(0.0, 1.0), real=(WORDS,), real_dim=128, real_ranks=(1, 32, 64),
-        sentences=30,
     ),
     Scale.QUICK: Sizes(
         dim=16, tokens=5, hidden=64, ranks=(1, 4, 16), shapes=((1, 1), (1, 4), (3, 1)), batch=64, steps=600,
@@ -103,7 +101,7 @@ def experiments(scale: Scale) -> list[Experiment]:
         Experiment(
             "amsel2024/text-heads",
             Config(),
-            Layer(layer=0, sentences=sizes.sentences),
+            Layer(layer=0),
             Config(),
             Grid(seed=range(sizes.seeds), layer=tuple(range(LAYERS))),
             Heads(),

@@ -35,9 +35,9 @@ def rows_of(source: str) -> Rows:
         pixels = torch.from_numpy(load_digits().data).float()
         return pixels[:, pixels.std(0) > 0]
     if source == SENTENCES:
-        return states(SAMPLE)[-1]
+        return _states()[-1]
     if source.startswith(STATES):
-        return states(SAMPLE)[int(source.removeprefix(STATES))]
+        return _states()[int(source.removeprefix(STATES))]
     if source.endswith((".npy", ".safetensors", ".parquet")):
         return torch.from_numpy(np.concatenate([part for _, part in open_rows(source).blocks()]))
     raise InputError(
@@ -56,10 +56,10 @@ def _words() -> Rows:
 
 @cache
 @torch.no_grad()
-def states(sentences: int) -> list[Rows]:
+def _states() -> list[Rows]:
     """Token states before every layer, and after the last the embeddings of whole sentences, of a sample of the rated ones."""
     chosen = sorted(
-        split(Reviews(longest=64, test=sentences, half=1), seed=0)[0], key=lambda one: len(one.tokens)
+        split(Reviews(longest=64, test=SAMPLE, half=1), seed=0)[0], key=lambda one: len(one.tokens)
     )
     encoder = fresh_encoder(LAYERS)
     states: list[list[Tensor]] = [[] for _ in range(LAYERS + 1)]

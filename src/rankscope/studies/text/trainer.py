@@ -16,7 +16,7 @@ from rankscope.papers.amsel2024.recipe import Recipe
 from rankscope.scope.heads import products
 from rankscope.studies.real.assets import model_folder
 from rankscope.studies.text.measurement import head_records, projected_records, trained_records
-from rankscope.studies.text.sources import SAMPLE, states
+from rankscope.studies.text.sources import STATES, rows_of
 from rankscope.studies.text.training import LawCell, train_group
 from rankscope.tasks.laws import LawNeighbors, split_rows
 
@@ -82,10 +82,9 @@ class Projections(Timed[LawNeighbors, Projection, Samples]):
 
 
 class Layer(Config):
-    """A layer of MiniLM, and how many sentences it reads."""
+    """A layer of MiniLM."""
 
     layer: int = Field(ge=0, le=5)
-    sentences: int = Field(default=SAMPLE, ge=1)
 
 
 class Heads(Timed[Config, Layer, Config]):
@@ -100,6 +99,6 @@ class Heads(Timed[Config, Layer, Config]):
         folder = model_folder()
         assert folder is not None
         block = open_checkpoint(folder).attention[cell.model.layer]
-        inputs = split_rows(states(cell.model.sentences)[cell.model.layer], Split.TRAIN, cell.seed)
+        inputs = split_rows(rows_of(f"{STATES}{cell.model.layer}"), Split.TRAIN, cell.seed)
         qk, _ = products(block, block.load())
         return Outcome(head_records(qk, inputs))

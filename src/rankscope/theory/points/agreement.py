@@ -132,15 +132,12 @@ def _phi(z: Float[np.ndarray, "*place"]) -> Float[np.ndarray, "*place"]:
     return np.asarray(np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
 
 
-_legendre = lru_cache(np.polynomial.legendre.leggauss)
-
-
 def _nodes(correlation: float) -> tuple[Float[np.ndarray, "along across"], ...]:
     """x, y, the standardised coordinates along and across the diagonal, and weights with da db.
 
     x, y = (√(1+ρ) a ± √(1−ρ) b)/√2: in a and b the law is standard normal at any ρ.
     """
-    (a, along), (b, across) = (_legendre(count) for count in (ALONG, ACROSS))
+    (a, along), (b, across) = (np.polynomial.legendre.leggauss(count) for count in (ALONG, ACROSS))
     a, b = REACH * a[:, None], REACH * b[None, :]
     near, far = math.sqrt((1 + correlation) / 2) * a, math.sqrt((1 - correlation) / 2) * b
     tiny = np.finfo(float).tiny
@@ -169,6 +166,6 @@ def largest_moment(keys: int) -> float:
     >>> round(largest_moment(2), 6)
     1.0
     """
-    nodes, weights = _legendre(ALONG)
+    nodes, weights = np.polynomial.legendre.leggauss(ALONG)
     x = REACH * nodes
     return float(REACH * np.sum(weights * keys * x**2 * _phi(x) * np.exp((keys - 1) * log_ndtr(x))))
