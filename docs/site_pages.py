@@ -1,7 +1,8 @@
-"""Pages of the site that are made when it is built: the papers' own pages and the verdicts of results/."""
+"""Pages of the site that are made when it is built: papers, verdicts of results/, notebooks, benchmarks."""
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ from mkdocs.structure.files import File, Files
 from rankscope.report.claims import groups
 from rankscope.report.readme import sections
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from benchmark_tables import benchmark_page
+from notebook_pages import notebook_page
+
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "src/rankscope/papers"
 SHOWN = {
@@ -17,16 +23,30 @@ SHOWN = {
     PAPERS / "amsel2024/README.md": "papers/amsel2024.md",
     PAPERS / "amsel2024/EXPERIMENTS.md": "papers/amsel2024-experiments.md",
     PAPERS / "garg2022/README.md": "papers/garg2022.md",
+    ROOT / "CONTRIBUTING.md": "contributing.md",
 }
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that do not lie in docs/."""
+    judged = verdicts(ROOT / "results")
     for source, shown in SHOWN.items():
         text = site_links(source.read_text("utf-8"), source, shown)
+        if source.name == "README.md":
+            text += "\n\n## Verdicts at the paper's sizes\n\n" + judged[source.parent.name]
         files.append(File.generated(config, shown, content=text))
-    files.append(File.generated(config, "papers/verdicts.md", content=verdicts(ROOT / "results")))
+    made = {
+        "papers/verdicts.md": "# Verdicts at the papers' sizes\n\nThis page is generated from the tables in `results/`.\n\n"
+        + "\n\n".join(f"## {paper}\n\n{tables}" for paper, tables in judged.items()),
+        "benchmarks.md": benchmark_page(),
+        **{
+            f"notebooks/{one.stem}.md": notebook_page(one)
+            for one in sorted((ROOT / "docs/notebooks").glob("*.py"))
+        },
+    }
+    for shown, text in made.items():
+        files.append(File.generated(config, shown, content=text))
     return files
 
 
@@ -53,26 +73,21 @@ def site_links(text: str, source: Path, shown: str) -> str:
     return LINK.sub(change, text)
 
 
-def verdicts(folder: Path) -> str:
-    """Every claim that a folder of tables decides, or will decide, by paper and origin."""
-    lines = ["# Verdicts at the papers' sizes", "", "This page is generated from the tables in `results/`."]
+def verdicts(folder: Path) -> dict[str, str]:
+    """Every claim that a folder of tables decides, or will decide, by paper: tables by origin."""
+    found = {}
     for section in sections(folder):
-        lines += ["", f"## {section.paper.name}"]
+        lines: list[str] = []
         for group in groups(section):
-            lines += [
-                "",
-                f"### {group.heading}",
-                "",
-                "| claim | verdict | how it was decided |",
-                "|---|---|---|",
-            ]
             rows = [(one.claim, str(one.verdict), one.how) for one in group.judgements]
             rows += [
                 (one.claim, "not yet judged", "Some of its cells have not been run.")
                 for one in group.unfinished
             ]
-            lines += [_row(claim.statement, verdict, how) for claim, verdict, how in rows]
-    return "\n".join(lines) + "\n"
+            lines += [f"### {group.heading}", "", "| claim | verdict | how it was decided |", "|---|---|---|"]
+            lines += [*(_row(claim.statement, verdict, how) for claim, verdict, how in rows), ""]
+        found[section.paper.name] = "\n".join(lines)
+    return found
 
 
 def _row(*cells: str) -> str:

@@ -49,7 +49,7 @@ def finished_run(tmp_path_factory):
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, cwd=folder
     )  # no results/ there
-    assert "about" in done.stderr
+    assert "trainings in" in done.stderr
     return folder
 
 

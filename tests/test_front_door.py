@@ -118,3 +118,67 @@ def test_the_stub_says_what_the_module_offers():
             one.arg for one in (*node.args.args, *filter(None, [node.args.vararg]), *node.args.kwonlyargs)
         ]
         assert takes == list(inspect.signature(getattr(rankscope, name)).parameters)
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 24, batch_first=True), 2)
+
+
+def test_what_the_instruments_see_shows_itself(encoder):
+    tuned = {name: value.clone() for name, value in encoder.state_dict().items()}
+    tuned["layers.0.linear1.weight"] += torch.outer(torch.ones(24), torch.ones(16))
+    heads, neurons = rankscope.measure_heads(encoder, heads=2), rankscope.measure_neurons(encoder, heads=2)
+    updates = rankscope.measure_updates(encoder, tuned)
+    assert repr(heads).startswith("HeadView(4 heads use ")
+    assert repr(neurons).startswith("NeuronView(48 neurons in 2 blocks;")
+    assert repr(updates).startswith("UpdateView(")
+    for scope in (heads, neurons, updates):
+        html = scope._repr_html_()
+        assert html.startswith("<p>")
+        assert "<table" in html
+        assert len(scope.plot().axes) >= 1
+    assert "linear1" in updates._repr_html_()
+    assert "linear2" not in updates._repr_html_(), "what did not change is no update"
+    assert len(updates.plot("rules").axes) == 1
+    with pytest.raises(InputError, match=r"No figure 'rule' here\. Did you mean 'rules'\?"):
+        updates.plot("rule")
+
+
+def test_a_plan_draws_the_least_floor_of_every_rank():
+    plan = rankscope.plan(dim=64)
+    (axis,) = plan.plot().axes
+    ranks, floors = axis.lines[0].get_data()
+    assert list(ranks) == [1, 2, 4, 8, 16, 32, 64]
+    assert list(floors) == [plan["floor"][plan["rank"] == rank].min() for rank in ranks]
+    assert "<table" in plan._repr_html_()
+    assert type(plan[plan["rank"] == 8]) is pd.DataFrame, "a part of a plan is a table"
+
+
+def test_verdicts_show_themselves(finished_run):
+    verdicts = rankscope.load(finished_run).verdicts
+    (axis,) = verdicts.plot().axes
+    counted = {label: int(sum(bar.get_width() for bar in bars)) for bars, label in zip(
+        axis.containers, ("holds", "fails", "undecided"), strict=True)}  # fmt: skip
+    assert counted == {name: int((verdicts["verdict"] == name).sum()) for name in counted}
+    assert verdicts._repr_html_().count("<tr>") == len(verdicts) + 1
+
+
+@pytest.mark.parametrize("name", sorted(set(rankscope.__all__) - {"InputError"}))
+def test_a_public_name_says_its_arguments_what_it_returns_and_an_example(name):
+    import inspect
+
+    found = getattr(rankscope, name)
+    said = inspect.getdoc(found)
+    sections = ("Args:", "Example:") if inspect.isclass(found) else ("Args:", "Returns:", "Example:")
+    for section in sections:
+        assert f"\n{section}\n" in said, section
+    assert ">>>" in said
+    taken = inspect.signature(found.__init__ if inspect.isclass(found) else found).parameters
+    missing = [
+        one
+        for one in taken
+        if one not in ("self", "embed_dim", "num_heads", "kdim", "vdim") and f"{one}" not in said
+    ]
+    assert not missing

@@ -10,11 +10,11 @@ from rankscope.lab.callbacks import Callback
 from rankscope.lab.loaded import Run
 from rankscope.scope.adapter import export_adapter as export_adapter
 from rankscope.scope.compress import compress_heads as compress_heads
-from rankscope.scope.heads import measure_heads as measure_heads
-from rankscope.scope.neurons import measure_neurons as measure_neurons
 from rankscope.scope.packed_layers import load_compressed as load_compressed
 from rankscope.scope.prune import prune_model as prune_model
-from rankscope.scope.updates import measure_updates as measure_updates
+from rankscope.scope.views import measure_heads as measure_heads
+from rankscope.scope.views import measure_neurons as measure_neurons
+from rankscope.scope.views import measure_updates as measure_updates
 from rankscope.theory import error_floor as error_floor
 from rankscope.theory import min_heads as min_heads
 from rankscope.theory import plan as plan

@@ -70,7 +70,7 @@ def reproduce(
     remember(store, selection)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
     prepare(experiments)
-    todo = schedule(experiments, store, check_device(device))
+    todo = schedule(experiments, store, check_device(device), timed=selection.scale is not Scale.SMOKE)
     try:
         run(todo, store, device, advance=telling(callback, sum(group.seconds for group in todo.groups)))
     finally:

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from rankscope.catalogue import PAPERS
-from rankscope.cli.app import COMMANDS, RENAMED, app
+from rankscope.cli.app import COMMANDS, RENAMED, app, tell
 from rankscope.cli.tables import show_table
 from rankscope.papers.amsel2024.survey import survey
 
@@ -95,3 +95,15 @@ def test_heads_print_what_random_weights_would_use(cli, zoo):
     rows = [line for line in out.splitlines() if line.startswith("decoder")]
     assert len(rows) == 24, "three tables below each other, of eight heads each"
     assert max(map(len, rows)) <= 80
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_sentence_is_broken_between_words_on_a_terminal_and_whole_in_a_file(monkeypatch, capsys, terminal):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "30")
+    path = "/a/path/that/is/longer/than/a/line/of/the/terminal"
+    tell(f"No word is broken here, and {path} stays whole.\nA second line.")
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines) == f"No word is broken here, and {path} stays whole. A second line."
+    assert lines[-1] == "A second line."
+    assert len(lines) == (4 if terminal else 2)

@@ -27,10 +27,54 @@ def test_theory_and_the_command_line_import_nothing_heavy(code):
 
 
 @pytest.mark.parametrize(
-    "line", ["--help", "--version", "bound --help", "bound --dim 64 --rank 8 --error 0.1", "plan --help"]
+    "line",
+    ["--help", "--version", "bound --dim 64 --rank 8 --error 0.1", *(f"{name} --help" for name in COMMANDS)],
 )
 def test_a_light_question_imports_nothing_heavy(line):
     assert imported("from rankscope.cli import main; main()", *line.split()) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("rankscope re", ["reproduce", "report", "retrieval"]),
+        ("rankscope reproduce --sc", ["--scale"]),
+        ("rankscope claims --verdict ", ["holds", "fails", "undecided"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices_without_anything_heavy(typed, offered):
+    where = {
+        "_RANKSCOPE_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    script = f"import atexit, os, sys\nos.environ.update({where!r})\nsys.argv = ['rankscope']\n"
+    script += f"atexit.register(lambda: {AFTER})\n"
+    code = f"{script}from rankscope.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[:-2] == offered
+    assert done.stdout.split("\n")[-2] == "[]"
+
+
+def test_choices_are_the_librarys():
+    from rankscope.cli import choices
+    from rankscope.lab import Origin, Scale, Verdict
+    from rankscope.scope import data, retrieval, rules
+    from rankscope.scope.fates import Profile
+    from rankscope.scope.updates import BaseRounding
+
+    pairs = [
+        (choices.ScaleChoice, Scale), (choices.VerdictChoice, Verdict), (choices.RoundingChoice, BaseRounding),
+        (choices.ProfileChoice, Profile),
+    ]  # fmt: skip
+    for ours, theirs in pairs:
+        assert {one.name: one.value for one in ours} == {one.name: one.value for one in theirs}
+    assert [one.name for one in choices.OriginChoice] == [one.name for one in Origin]
+    assert (choices.ACCEPTED, choices.RULES, choices.QUERIES) == (
+        data.ACCEPTED,
+        rules.RULES,
+        retrieval.QUERIES,
+    )
 
 
 def test_a_table_needs_pandas_alone():

@@ -15,7 +15,7 @@ from tests.lab.toy import go, toy
 def folders(monkeypatch, tmp_path):
     """A run, and a folder of its tables."""
     paper = SimpleNamespace(experiments=lambda scale: [toy(6)])
-    monkeypatch.setattr("rankscope.cli.vouch.PAPERS", {"toy": paper})
+    monkeypatch.setattr("rankscope.catalogue.PAPERS", {"toy": paper})
     run, results = tmp_path / "run", tmp_path / "results"
     go(run, cells=6)
     export_tables(results, [toy(6)], Store(run), add=True)

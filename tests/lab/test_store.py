@@ -340,6 +340,20 @@ def test_group_sizes_follow_from_the_grid_and_no_clock_or_core_changes_them(tmp_
     assert [len(group.cells) for group in by_three.groups] == [3, 3, 3, 1]
 
 
+def test_groups_are_the_same_where_no_step_is_timed(tmp_path):
+    def never(cells):
+        raise AssertionError("a step was timed")
+
+    ten = replace(toy(30), grid=Grid(seed=range(10)), trainer=stacked(never))
+    todo = schedule([ten], Store(tmp_path), "cpu", timed=False)
+    assert [len(group.cells) for group in todo.groups] == [5, 5]
+    assert not todo.timed
+    known = replace(ten, trainer=stacked(lambda cells: 3.0))
+    assert schedule([known], Store(tmp_path), "cpu").seconds > 1, (
+        "what was not timed is not kept as if it was"
+    )
+
+
 def test_cells_that_take_turns_are_groups_of_their_own(tmp_path):
     assert {len(group.cells) for group in schedule([toy()], Store(tmp_path), "cpu").groups} == {1}
 

@@ -3,8 +3,10 @@
 import io
 import math
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +32,6 @@ ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signa
 """Signals that ask for the end; not every system has both."""
 
 COMMANDS = {
-    "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "reproduce": (
         "reproduce",
         "Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was.",
@@ -39,11 +40,11 @@ COMMANDS = {
         "claims",
         "List every claim: its source, its statement, whose it is, and which experiment decides it.",
     ),
+    "report": ("report", "Write the page again from the store, without running anything."),
     "export": (
         "export",
         "Write every experiment's table, and the provenance of its cells, as Parquet and CSV.",
     ),
-    "report": ("report", "Write the page again from the store, without running anything."),
     "diff": ("diff", "Compare two runs: print the verdicts that changed; with --page, figures side by side."),
     "merge": ("merge", "Add the cells of run folders, with their provenance, to another run folder."),
     "check": ("check", "Read everything that a run folder holds, and say what of it is damaged."),
@@ -52,12 +53,6 @@ COMMANDS = {
         "Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's.",
     ),
     "new": ("new", "Write the skeleton of a paper of your own, which runs at once, and its test."),
-    "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
-    "retrieval": (
-        "retrieval",
-        "How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it.",
-    ),
-    "survey": ("survey", "List published models: rank stands still while dim grows."),
     "bound": (
         "theory",
         "The least heads for an error, or the error that a number of heads cannot beat, whatever the training.",
@@ -66,9 +61,16 @@ COMMANDS = {
         "theory",
         "Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like.",
     ),
+    "survey": ("survey", "List published models: rank stands still while dim grows."),
+    "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "updates": (
         "updates",
         "What rank has the update from one checkpoint to another, and which rank would a LoRA need?",
+    ),
+    "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
+    "retrieval": (
+        "retrieval",
+        "How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it.",
     ),
 }
 """Every command: the module that has it, which may take seconds to import, and what the list of commands says of it."""
@@ -227,6 +229,17 @@ def number(value: float) -> float | None:
 def emit(text: str) -> None:
     """Print for a person or a machine: standard output, as it is."""
     sys.stdout.write(printable(text) + "\n")
+
+
+def tell(sentence: str) -> None:
+    """Print a sentence for a person: a terminal has its lines broken between words, a file or a pipe has one line."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        sentence = "\n".join(
+            textwrap.fill(line, width, break_on_hyphens=False, break_long_words=False)
+            for line in sentence.split("\n")
+        )
+    emit(sentence)
 
 
 def _fail(message: str) -> NoReturn:

@@ -1,13 +1,14 @@
 """`rankscope check`: what a run folder holds, and whether it is still what was stored."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit
-from rankscope.lab import Store
+from rankscope.cli.app import AsJson, app, emit, tell
 
 
 @app.command()
@@ -18,6 +19,7 @@ def check(
 
     Exits with 1 if anything is.
     """
+    from rankscope.lab import Store
     from rankscope.lab.inspection import inspect
 
     found = inspect(Store(run, reading=True))
@@ -25,20 +27,20 @@ def check(
         plain = {**vars(found), "leftovers": [str(path) for path in found.leftovers]}
         emit(json.dumps(plain, ensure_ascii=False, indent=2))
     else:
-        emit(f"{run}: {found.cells} cells, {found.arrays} with arrays, {found.states} unfinished states.")
+        tell(f"{run}: {found.cells} cells, {found.arrays} with arrays, {found.states} unfinished states.")
         for damage in found.damage:
-            emit(f"Damaged: {damage}.")
+            tell(f"Damaged: {damage}.")
         if found.damage:
-            emit(
+            tell(
                 f"Run rankscope reproduce --out {run} as before: it computes damaged cells again, and no other."
             )
         else:
-            emit("All of it is what was stored.")
+            tell("All of it is what was stored.")
         if found.leftovers:
-            emit(
+            tell(
                 f"{len(found.leftovers)} files are of no use, as killed processes leave them: delete them if you like."
             )
             for path in found.leftovers:
-                emit(f"  {path}")
+                tell(f"  {path}")
     if found.damage:
         raise typer.Exit(1)

@@ -1,7 +1,8 @@
 """`rankscope claims`: what is claimed, by whom, what decides it, and what a run says of it."""
 
+from __future__ import annotations
+
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,20 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rankscope.catalogue import find
 from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.choices import OriginChoice, VerdictChoice
 from rankscope.cli.runs import OutsidePapers
-from rankscope.cli.verdicts import WIDE, claim_content
-from rankscope.lab import Origin, Verdict
-from rankscope.lab.selection import claim_ids
-
-
-class Whose(StrEnum):
-    """Whose statement a claim is, as an option."""
-
-    PAPER = "paper"
-    READING = "reading"
-    BEYOND = "beyond"
 
 
 @app.command()
@@ -38,14 +28,19 @@ def claims(
             metavar="CLAIM", help="An id, a short name or a glob, as li2024.fig*; may be given again."
         ),
     ] = None,
-    origin: Annotated[Whose | None, typer.Option(help="Whose statement the claim is.")] = None,
+    origin: Annotated[OriginChoice | None, typer.Option(help="Whose statement the claim is.")] = None,
     verdict: Annotated[
-        Verdict | None, typer.Option(help="Claims with this verdict in the run folder.")
+        VerdictChoice | None, typer.Option(help="Claims with this verdict in the run folder.")
     ] = None,
     run: Annotated[Path, typer.Option(help="The run folder that --verdict reads.")] = Path("report"),
     as_json: AsJson = False,
 ) -> None:
     """List every claim: its source, its statement, whose it is, and which experiment decides it."""
+    from rankscope.catalogue import find
+    from rankscope.cli.verdicts import WIDE, claim_content
+    from rankscope.lab import Origin
+    from rankscope.lab.selection import claim_ids
+
     known = [claim for one in find([*(papers or []), *(paper or [])]) for claim in one.claims]
     if only:
         wanted = claim_ids(only, known)

@@ -1,5 +1,7 @@
 """`rankscope diff`: what changed from one run to another."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.verdicts import measured
-from rankscope.lab import Judgement, Store
-from rankscope.runs import remembered
 
 if TYPE_CHECKING:
+    from rankscope.lab import Judgement
     from rankscope.lab.section import Section
     from rankscope.report.diff import Change
 
@@ -44,7 +44,9 @@ def diff(
 
 
 def _sections(folder: Path) -> "list[Section]":
+    from rankscope.lab import Store
     from rankscope.lab.sections import sections
+    from rankscope.runs import remembered
 
     store = Store(folder, reading=True)
     return sections(remembered(store), store)
@@ -65,6 +67,8 @@ def _show(found: "Sequence[Change]", *names: str) -> None:
 
 
 def _value(judgement: Judgement | None) -> str:
+    from rankscope.cli.verdicts import measured
+
     return measured(judgement.decisive) if judgement else ""
 
 

@@ -1,17 +1,20 @@
 """Where a run's groups are trained, as options."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankscope.core import InputError
-from rankscope.lab.engines.engine import Engine
-from rankscope.lab.engines.local import Local
+
+if TYPE_CHECKING:
+    from rankscope.lab.engines.engine import Engine
 
 
 class EngineName(StrEnum):
@@ -79,6 +82,8 @@ class Chosen:
 
     def start(self, say: Callable[[str], None]) -> AbstractContextManager[Engine]:
         """The engine, ready within the block."""
+        from rankscope.lab.engines.local import Local
+
         if not self.elsewhere:
             return nullcontext(Local.here(self.device, self.streams))
         try:

@@ -1,15 +1,14 @@
 """`rankscope export`: a run's tables as files."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankscope.catalogue import PAPERS
 from rankscope.cli.app import app, emit
 from rankscope.cli.runs import RunFolder, output_folder
-from rankscope.lab import Store
-from rankscope.runs import remembered
 
 
 @app.command()
@@ -26,7 +25,10 @@ def export(
 
     With --out, cells that the folder has from before, and this run does not have, stay in its tables.
     """
+    from rankscope.catalogue import PAPERS
+    from rankscope.lab import Store
     from rankscope.lab.tables import export_tables
+    from rankscope.runs import remembered
 
     target = output_folder(run, out, "export") or run / "export"
     store = Store(run, reading=True)

@@ -1,16 +1,16 @@
 """Every head of a checkpoint on the command line: how much of its rank does it use?"""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 from rich.console import Console
 
-from rankscope.checkpoints import Source, open_checkpoint, open_source
-from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.changes import change_content, change_table
+from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.choices import ACCEPTED
 from rankscope.cli.options import (
     Device,
     Map,
@@ -21,15 +21,16 @@ from rankscope.cli.options import (
     quiet_transformers,
     read_map,
 )
-from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
+from rankscope.cli.tables import Csv
 from rankscope.core import InputError
-from rankscope.lab.runner import check_device
-from rankscope.scope.adapter import refuse_existing
-from rankscope.scope.baseline import baseline_sentences
-from rankscope.scope.compress import Compressed, compress_heads
-from rankscope.scope.data import ACCEPTED, read_batches
-from rankscope.scope.head_inputs import input_sentence, measure_inputs, with_inputs
-from rankscope.scope.heads import HeadScope, measure_heads
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rankscope.checkpoints import Source
+    from rankscope.scope.compress import Compressed
+    from rankscope.scope.heads import HeadScope
+
 
 MOST_ROWS = 144
 HEAD_COLUMNS = ("effective_rank", "stable_rank", "energy_rank", "used")
@@ -67,6 +68,13 @@ def heads(
     ] = None,
 ) -> None:
     """How much of its rank does every head use? Ranks of QK and OV, per layer and head."""
+    from rankscope.checkpoints import open_checkpoint, open_source
+    from rankscope.cli.tables import records, to_json, write_csv
+    from rankscope.lab.runner import check_device
+    from rankscope.scope.baseline import baseline_sentences
+    from rankscope.scope.head_inputs import input_sentence
+    from rankscope.scope.heads import measure_heads
+
     check_device(device)
     _check_compression(compress, data, out_path, layout_map)
     source = open_source(model, revision=revision)
@@ -107,6 +115,8 @@ def _check_compression(
     compress: float | None, data: Path | None, out_path: Path | None, layout_map: str | None
 ) -> None:
     """Refuse options that do not go together, before anything is measured."""
+    from rankscope.scope.adapter import refuse_existing
+
     if compress is None and out_path is not None:
         raise InputError("--out belongs to --compress: say which share of the weights goes.")
     if data is not None and layout_map is not None and compress is None:
@@ -123,6 +133,9 @@ def _check_compression(
 
 
 def _with_inputs(scope: HeadScope, source: Source, data: Path, device: str) -> HeadScope:
+    from rankscope.scope.data import read_batches
+    from rankscope.scope.head_inputs import measure_inputs, with_inputs
+
     quiet_transformers()
     batches = read_batches(data, source)
     with Console(stderr=True).status("reading the inputs of every layer"):
@@ -130,6 +143,9 @@ def _with_inputs(scope: HeadScope, source: Source, data: Path, device: str) -> H
 
 
 def _compressed(source: Source, share: float, data: Path, out_path: Path, device: str) -> Compressed:
+    from rankscope.scope.compress import compress_heads
+    from rankscope.scope.data import read_batches
+
     quiet_transformers()
     batches = read_batches(data, source)
     with Console(stderr=True).status("lowering ranks"):
@@ -137,6 +153,9 @@ def _compressed(source: Source, share: float, data: Path, out_path: Path, device
 
 
 def _content(smaller: Compressed) -> dict[str, Any]:
+    from rankscope.cli.changes import change_content
+    from rankscope.cli.tables import records
+
     return {
         **change_content(smaller),
         "attention": smaller.attention,
@@ -148,6 +167,11 @@ def _content(smaller: Compressed) -> dict[str, Any]:
 
 
 def _show_compressed(smaller: Compressed) -> None:
+    import pandas as pd
+
+    from rankscope.cli.changes import change_table
+    from rankscope.cli.tables import show_table
+
     what = "Distance of embeddings" if smaller.loss is None else "Loss"
     show_table(
         smaller.rankings,
@@ -161,10 +185,12 @@ def _show_compressed(smaller: Compressed) -> None:
     show_table(by_layer, f"Ranks that are left of {smaller.ranks['rank'].max()}, by layer")
     show_table(change_table(smaller), f"Compressed model in {smaller.path}")
     for sentence in smaller.sentences():
-        emit(sentence)
+        tell(sentence)
 
 
 def _show_heads(scope: HeadScope, sentences: Sequence[str]) -> None:
+    from rankscope.cli.tables import show_table
+
     shown = ["stack", "layer", "head", "group", "rank"]
     shown += [f"{product}_{what}" for product in ("qk", "ov") for what in HEAD_COLUMNS]
     extra = ("qk_identity_share", "qk_nearest_cosine", "qk_rank_on_data", "input_dimension")
@@ -176,7 +202,7 @@ def _show_heads(scope: HeadScope, sentences: Sequence[str]) -> None:
             _by_layer(scope.table), f"Layers (means over their heads; --csv has all {len(scope.table)} heads)"
         )
     for sentence in [*sentences, *(f"Left out: {note}" for note in scope.notes)]:
-        emit(sentence)
+        tell(sentence)
 
 
 def _by_layer(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 """`rankscope merge`: runs of several machines made one."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Annotated
@@ -7,8 +9,6 @@ from typing import Annotated
 import typer
 
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.lab import Store
-from rankscope.runs import remember, remembered
 
 DAMAGED = 1
 """The exit code where cells were left out."""
@@ -26,7 +26,8 @@ def merge(
 
     Where two runs disagree on a cell nothing is written. Exits with 1 if damaged cells were left out.
     """
-    from rankscope.lab import merging
+    from rankscope.lab import Store, merging
+    from rankscope.runs import remember, remembered
 
     stores = [Store(run, reading=True) for run in runs if run.resolve() != out.resolve()]
     selections = [remembered(store) for store in stores]

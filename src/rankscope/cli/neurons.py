@@ -1,16 +1,16 @@
 """Which neurons carry the result, on the command line: magnitudes, pruning curves, and a smaller model."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 from rich.console import Console
 
-from rankscope.checkpoints import open_source
-from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.changes import change_content, change_table
+from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.choices import ACCEPTED
 from rankscope.cli.options import (
     Device,
     Map,
@@ -21,14 +21,15 @@ from rankscope.cli.options import (
     quiet_transformers,
     read_map,
 )
-from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
+from rankscope.cli.tables import Csv
 from rankscope.core import InputError
-from rankscope.lab.runner import check_device
-from rankscope.scope.adapter import refuse_existing
-from rankscope.scope.data import ACCEPTED, measured_on, read_batches
-from rankscope.scope.fidelity import load_model
-from rankscope.scope.neurons import ModelInputs, NeuronScope, measure_neurons, pruning_curves
-from rankscope.scope.prune import Pruned, prune_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rankscope.scope.neurons import ModelInputs, NeuronScope
+    from rankscope.scope.prune import Pruned
+
 
 MOST_ROWS = 144
 
@@ -57,6 +58,15 @@ def neurons(
     page: Annotated[Path | None, typer.Option(help="Write a page with curves to this folder.")] = None,
 ) -> None:
     """Which neurons and heads are small, and what does the loss say when they go?"""
+    from rankscope.checkpoints import open_source
+    from rankscope.cli.tables import to_json, write_csv
+    from rankscope.lab.runner import check_device
+    from rankscope.scope.adapter import refuse_existing
+    from rankscope.scope.data import read_batches
+    from rankscope.scope.fidelity import load_model
+    from rankscope.scope.neurons import measure_neurons, pruning_curves
+    from rankscope.scope.prune import prune_model
+
     check_device(device)
     pruning = prune is not None or prune_heads is not None
     if pruning and out_path is None:
@@ -98,14 +108,18 @@ def neurons(
 def _show(
     scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[ModelInputs], pruned: Pruned | None
 ) -> None:
+    from rankscope.cli.changes import change_table
+    from rankscope.cli.tables import show_table
+    from rankscope.scope.data import measured_on
+
     rest = f"; the first {MOST_ROWS} of {len(scope.blocks)}" if len(scope.blocks) > MOST_ROWS else ""
     blocks = scope.blocks.dropna(axis="columns", how="all")
     show_table(blocks.head(MOST_ROWS), f"Magnitudes of neurons, by block{rest}")
     show_table(_head_rows(scope), "Magnitudes of heads, by layer")
     for sentence in scope.sentences():
-        emit(sentence)
+        tell(sentence)
     if curves is None:
-        emit("Give --data to see the loss as neurons go.")
+        tell("Give --data to see the loss as neurons go.")
     else:
         what, words = (
             ("loss", "Loss") if "loss" in curves else ("distance", "Distance of embeddings (1 − cosine)")
@@ -118,7 +132,7 @@ def _show(
     if pruned is not None:
         show_table(change_table(pruned), f"Smaller model in {pruned.path}")
         if pruned.seconds is None:
-            emit("Give --data to measure its speed and its loss.")
+            tell("Give --data to measure its speed and its loss.")
 
 
 def _head_rows(scope: NeuronScope) -> pd.DataFrame:
@@ -129,6 +143,9 @@ def _head_rows(scope: NeuronScope) -> pd.DataFrame:
 def _content(
     model: str, scope: NeuronScope, curves: pd.DataFrame | None, pruned: Pruned | None
 ) -> dict[str, Any]:
+    from rankscope.cli.changes import change_content
+    from rankscope.cli.tables import records
+
     content: dict[str, Any] = {
         "model": model,
         "summary": scope.summary,

@@ -1,18 +1,22 @@
 """What the instruments' commands share: options, a progress bar, and quiet libraries."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rankscope.checkpoints import Layout, read_layout
-from rankscope.checkpoints.modules import import_extra
-from rankscope.figures.figure import Figure
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rankscope.checkpoints import Layout
+    from rankscope.figures.figure import Figure
+
 
 ModelArgument = Annotated[str, typer.Argument(help="A folder, a .safetensors file, or a hub id.")]
 Revision = Annotated[str | None, typer.Option(help="Revision of a hub id: a branch, a tag or a commit.")]
@@ -28,6 +32,8 @@ Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 
 def read_map(given: str | None) -> str | Layout | None:
     """What --map says: a layout from a JSON file, or the name of a known architecture."""
+    from rankscope.checkpoints import read_layout
+
     if given is None or not (given.endswith(".json") or Path(given).exists()):
         return given
     return read_layout(given)
@@ -63,6 +69,8 @@ def end_partial(missing: Sequence[str]) -> None:
 
 def quiet_transformers() -> None:
     """No progress bars and no advice of that library between our own lines."""
+    from rankscope.checkpoints.modules import import_extra
+
     logging = import_extra("transformers").utils.logging
     logging.disable_progress_bar()
     logging.set_verbosity_error()

@@ -65,13 +65,13 @@ def run_behind_bar(
             raise
 
 
-def write_page(out: Path, made: Any, log: Console, name: str | None = None) -> Path:
+def write_page(out: Path, made: Any, log: Console, name: str | None = None, *, printed: bool = True) -> Path:
     """Draw the figures and write the page; what stops that leaves the cells and the page of before as they are."""
     from rankscope.report import write_report
 
     remedy = "The cells, and the page that was there, are kept. Mend that, or write elsewhere: rankscope report --out."
     with log.status("drawing figures"), plain_errors(out, remedy):
-        return write_report(out, made, name=name)
+        return write_report(out, made, name=name, printed=printed)
 
 
 def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
@@ -84,6 +84,8 @@ def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
     done = f", {todo.finished} finished already" if todo.finished else ""
     where = f"{device} ({engine.at_work})" if engine.at_work else device
     groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
+    if not todo.timed:
+        return f"Scale {scale.value}: {left} trainings in {groups}{done}, on {device} with {todo.workers} at a time."
     return (
         f"Scale {scale.value}: {left} trainings in {groups}{done}; "
         f"about {_duration(todo.seconds)} on {where} with {todo.workers} at a time, by a short measurement."

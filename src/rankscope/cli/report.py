@@ -1,5 +1,7 @@
 """`rankscope report`: the page again, from the store."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
@@ -7,12 +9,8 @@ import typer
 from rich.console import Console
 
 from rankscope.cli.app import AsJson, app
-from rankscope.cli.progress import write_page
 from rankscope.cli.runs import ResultsFolder, RunFolder, kept_tables, output_folder
-from rankscope.cli.verdicts import show
 from rankscope.core import InputError
-from rankscope.lab import Store
-from rankscope.runs import remembered
 
 
 @app.command()
@@ -29,8 +27,12 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the page again from the store, without running anything."""
+    from rankscope.cli.progress import write_page
+    from rankscope.cli.verdicts import show
+    from rankscope.lab import Store
     from rankscope.lab.agreement import with_agreement
     from rankscope.lab.sections import sections, with_results
+    from rankscope.runs import remembered
 
     kept = kept_tables(results)
     target = output_folder(run, out, "report") or run

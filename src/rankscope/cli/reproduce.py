@@ -1,5 +1,7 @@
 """`rankscope reproduce`: run, judge, write the page."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,22 +12,16 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from rankscope.catalogue import find
 from rankscope.cli.app import AsJson, app
+from rankscope.cli.choices import ScaleChoice
 from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, State
-from rankscope.cli.progress import cost, run_behind_bar, write_page
 from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
-from rankscope.cli.verdicts import show
 from rankscope.core import InputError
-from rankscope.lab import Judgement, Scale, Store, Verdict
-from rankscope.lab.callbacks import store_for, writer
-from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
-from rankscope.lab.runner import FailedGroupsError, check_device, limit_memory, schedule
-from rankscope.lab.selection import Selection
-from rankscope.runs import prepare, remember, remembered
 
 if TYPE_CHECKING:
+    from rankscope.lab import Judgement, Store
     from rankscope.lab.section import Section
+    from rankscope.lab.selection import Selection
 
 
 PARTIAL = 1
@@ -38,8 +34,9 @@ def reproduce(
         list[str] | None, typer.Argument(help="Papers to run; all of them if none is named.")
     ] = None,
     scale: Annotated[
-        Scale, typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes.")
-    ] = Scale.QUICK,
+        ScaleChoice,
+        typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes."),
+    ] = ScaleChoice.QUICK,
     paper: OutsidePapers = None,
     out: Annotated[
         Path, typer.Option(help="Folder to write to: the store, the page and the figures of the run.")
@@ -110,11 +107,18 @@ def reproduce(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
-    from rankscope.lab.sections import sections, with_results
+    from rankscope.catalogue import find
+    from rankscope.cli.progress import cost, run_behind_bar
+    from rankscope.lab import Scale
+    from rankscope.lab.callbacks import store_for, writer
+    from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
+    from rankscope.lab.runner import FailedGroupsError, check_device, schedule
+    from rankscope.lab.selection import Selection
+    from rankscope.runs import prepare, remember
 
     selection = Selection(
         find([*(papers or []), *(paper or [])]),
-        scale,
+        Scale(scale),
         seeds,
         (decide,) if decide else tuple(only or ()),
         experiment,
@@ -124,7 +128,7 @@ def reproduce(
     chosen = Chosen(engine, device, memory, streams, address, gpus_per_group, state)
     check_device(device, elsewhere=chosen.elsewhere)
     if decide is not None:
-        _check_alone(selection, decide, only, seeds, track)
+        _check_decide(selection, chosen=only is not None or seeds is not None, tracked=track is not None)
         _decide(selection, max_seeds, out, chosen, as_json, strict)
         return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
@@ -138,14 +142,22 @@ def reproduce(
     prepare(experiments)
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
-    have = kept_cells(experiments, kept) if kept is not None and scale is Scale.PAPER else set()
+    have = kept_cells(experiments, kept) if kept is not None and scale is ScaleChoice.PAPER else set()
     try:
         with chosen.start(_sayer(log)) as place:
             with log.status("timing a step of each shape"):
                 todo = schedule(
-                    experiments, store, device, memory, group_size, have if missing else None, streams, place
+                    experiments,
+                    store,
+                    device,
+                    memory,
+                    group_size,
+                    have if missing else None,
+                    streams,
+                    place,
+                    timed=scale is not ScaleChoice.SMOKE or bool(visit),
                 )
-            log.print(cost(todo, scale, device, place), soft_wrap=True)
+            log.print(cost(todo, selection.scale, device, place), soft_wrap=True)
             deadline = None if allowed is None else started + allowed
             if deadline is not None:
                 todo = for_a_visit(todo, deadline - time.monotonic())
@@ -165,31 +177,46 @@ def reproduce(
         told = f"Finished cells: {store.path}. rankscope export writes them as tables."
         log.print(told, soft_wrap=True, markup=False)
         return
-    made = sections(
-        selection if only else remembered(store), store
-    )  # the page has papers of earlier runs, too
+    _finish(selection, store, kept, log, as_json, strict)
+
+
+def _finish(
+    selection: Selection, store: Store, kept: Path | None, log: Console, as_json: bool, strict: bool
+) -> None:
+    """Judge the claims, show the verdicts, and write the page, which has papers of earlier runs, too."""
+    from rankscope.cli.progress import write_page
+    from rankscope.cli.verdicts import show
+    from rankscope.lab import Scale, Verdict
+    from rankscope.lab.sections import sections, with_results
+    from rankscope.runs import remembered
+
+    made = sections(selection if selection.only else remembered(store), store)
     shown = [section for one in selection.papers for section in made if section.paper is one]
     show(shown, as_json)
-    page = made if only else with_results(made, kept)
-    log.print(f"Page: {write_page(out, page, log, page_name(selection))}", soft_wrap=True, markup=False)
+    page = made if selection.only else with_results(made, kept)
+    printed = selection.scale is not Scale.SMOKE  # to draw for print would take longer than such a run
+    written = write_page(store.folder, page, log, page_name(selection), printed=printed)
+    log.print(f"Page: {written}", soft_wrap=True, markup=False)
+    if not printed:
+        log.print(f"Figures as PNG and PDF: rankscope report {store.folder}", soft_wrap=True, markup=False)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
         raise typer.Exit(1)
 
 
-def _check_alone(
-    selection: Selection, decide: str, only: list[str] | None, seeds: int | None, track: str | None
-) -> None:
-    """--decide is of one claim, and chooses the seeds itself."""
+def _check_decide(selection: Selection, *, chosen: bool, tracked: bool) -> None:
+    """Refuse what does not go together with --decide."""
     if len(selection.only) > 1:
-        raise InputError(f"--decide {decide} names {len(selection.only)} claims: name one.")
-    if only is not None or seeds is not None:
+        raise InputError(f"--decide names {len(selection.only)} claims: name one.")
+    if chosen:
         raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
-    if track is not None:
+    if tracked:
         raise InputError("--decide has no tracking: leave out --track.")
 
 
 def _limit(chosen: Chosen) -> None:
     """Keep to the memory that is allowed; on a cluster the workers do."""
+    from rankscope.lab.runner import limit_memory
+
     if chosen.memory is not None and not chosen.elsewhere:
         limit_memory(chosen.device, chosen.memory)
 
@@ -201,8 +228,13 @@ def _sayer(log: Console) -> Callable[[str], None]:
 
 def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, strict: bool) -> None:
     """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
+    from rankscope.cli.progress import cost, run_behind_bar, write_page
+    from rankscope.cli.verdicts import show
+    from rankscope.lab import Store, Verdict
     from rankscope.lab.decide import decide
+    from rankscope.lab.runner import schedule
     from rankscope.lab.sections import sections
+    from rankscope.runs import remember
 
     store, log = Store(out), Console(stderr=True)
     remember(store, selection)

@@ -1,16 +1,17 @@
 """Nearest neighbours of embeddings on the command line: how many survive at low rank?"""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.choices import QUERIES
 from rankscope.cli.options import make_page, rows_bar
-from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
-from rankscope.scope.retrieval import PASSES, QUERIES, measure_retrieval
-from rankscope.scope.rows import heard, open_rows
+from rankscope.cli.tables import Csv
 
 
 @app.command()
@@ -31,6 +32,10 @@ def retrieval(
     page: Annotated[Path | None, typer.Option(help="Write a page with the curves to this folder.")] = None,
 ) -> None:
     """How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it."""
+    from rankscope.cli.tables import records, show_table, to_json, write_csv
+    from rankscope.scope.retrieval import PASSES, measure_retrieval
+    from rankscope.scope.rows import heard, open_rows
+
     keys, asked = open_rows(embeddings, tensor), None if queries is None else open_rows(queries, tensor)
     total = PASSES * keys.count + (0 if asked is None else asked.count)
     with rows_bar("reading rows", total, Console(stderr=True)) as advance:
@@ -65,4 +70,4 @@ def retrieval(
     show_table(scope.table, "What every way keeps at every rank")
     show_table(scope.needed, "Least rank tried that keeps a share")
     for sentence in scope.sentences():
-        emit(sentence)
+        tell(sentence)

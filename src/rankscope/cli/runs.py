@@ -1,12 +1,13 @@
 """Run folders and folders of tables, as options and arguments."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankscope.core import InputError
-from rankscope.lab.store import FILE
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 OutsidePapers = Annotated[
@@ -42,6 +43,8 @@ def tables_folder(given: Path) -> Path:
 
 def output_folder(run: Path, out: Path | None, command: str) -> Path | None:
     """Where to write; a run folder that is named by --out alone was meant to be read."""
+    from rankscope.lab.store import FILE
+
     if out is not None and run == Path("report") and (out / FILE).exists() and not (run / FILE).exists():
         raise InputError(
             f"--out {out} is where to write, and {out} is a run to read: rankscope {command} {out}."

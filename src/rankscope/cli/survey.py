@@ -1,5 +1,7 @@
 """The survey on the command line: how published models set rank and heads."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +10,8 @@ import typer
 from rich.console import Console
 
 from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.tables import Csv, show_table, write_csv
+from rankscope.cli.tables import Csv
 from rankscope.core import InputError
-from rankscope.papers.amsel2024.survey import survey as rows_of_survey
 
 
 @app.command()
@@ -22,6 +23,9 @@ def survey(
     ] = None,
 ) -> None:
     """List published models: rank stands still while dim grows."""
+    from rankscope.cli.tables import show_table, write_csv
+    from rankscope.papers.amsel2024.survey import survey as rows_of_survey
+
     rows = rows_of_survey()
     if csv is not None:
         write_csv(rows, csv)

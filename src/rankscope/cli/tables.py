@@ -1,10 +1,11 @@
 """Tables for people, for machines and for spreadsheets."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 from rich import box
 from rich.console import Console
@@ -14,6 +15,10 @@ from rich.table import Table
 
 from rankscope.core import plain_errors
 from rankscope.core.text import cell_text, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
 

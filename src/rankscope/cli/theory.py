@@ -1,5 +1,7 @@
 """The theory on the command line: bound, plan."""
 
+from __future__ import annotations
+
 import json
 import math
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -9,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankscope import theory
-from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.app import AsJson, app, emit, tell
 from rankscope.core import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def bound(
     as_json: AsJson = False,
 ) -> None:
     """The least heads for an error, or the error that a number of heads cannot beat, whatever the training."""
+    from rankscope import theory
+
     if error is None and heads is None:
         raise InputError(
             "bound needs a question: pass --error for the least heads, or --heads for the floor."
@@ -55,10 +58,10 @@ def bound(
         return
     how = _how(certified)
     if floor is not None:
-        emit(f"Error of {_count(heads)} of rank {rank} in dimension {dim}: at least {_down(floor)} ({how}).")
+        tell(f"Error of {_count(heads)} of rank {rank} in dimension {dim}: at least {_down(floor)} ({how}).")
     if least is not None:
-        emit(f"Least heads of rank {rank} in dimension {dim} for error {error}: {_least(least, certified)}.")
-    emit(f"Assumes: {theory.assumptions(values)}")
+        tell(f"Least heads of rank {rank} in dimension {dim} for error {error}: {_least(least, certified)}.")
+    tell(f"Assumes: {theory.assumptions(values)}")
     standard = theory.standard_heads(dim, rank)
     stands = f"error at least {_down(_floor(dim, rank, standard, values, certified))}"
     if least is not None:
@@ -67,7 +70,7 @@ def bound(
             if standard >= least
             else f", excluded: {_short(Decimal(least) / standard, digits=4)} times too few"
         )
-    emit(f"Standard scaling, heads = dim/rank: {_count(standard)}, {stands}.")
+    tell(f"Standard scaling, heads = dim/rank: {_count(standard)}, {stands}.")
 
 
 @app.command()
@@ -85,6 +88,7 @@ def plan(
     csv: Annotated[Path | None, typer.Option(help="Write the whole table to this file.")] = None,
 ) -> None:
     """Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like."""
+    from rankscope import theory
     from rankscope.cli.tables import show_table, write_csv
 
     table = theory.plan(
@@ -105,12 +109,14 @@ def plan(
     best = table.groupby("rank", sort=False).head(1)
     show_table(_plan_table(best, error), f"Layers of dimension {dim}")
     kept = f"; all of them are in {csv}" if csv else " (--csv FILE or --json for all of them)"
-    emit(f"{len(best)} of {len(table)} layers: of every rank the value rank with the least floor{kept}.")
-    emit(theory.COVERS)
+    tell(f"{len(best)} of {len(table)} layers: of every rank the value rank with the least floor{kept}.")
+    tell(theory.COVERS)
 
 
 def _floor(dim: int, rank: int, heads: int, values: str, certified: bool) -> float:
     """The floor; certified, the lower end of its enclosure, rounded down."""
+    from rankscope import theory
+
     if not certified:
         return theory.error_floor(dim, rank, heads, values)
     low = max(theory.error_floor_enclosure(dim, rank, heads, values).low, Fraction(0))

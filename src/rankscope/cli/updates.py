@@ -1,34 +1,33 @@
 """The rank of what training added, on the command line: measured, recommended, exported and verified."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-import pandas as pd
 import typer
 from rich.console import Console
 
-from rankscope.checkpoints import Source, open_source
-from rankscope.checkpoints.modules import import_extra
-from rankscope.cli.app import AsJson, app, emit, number
-from rankscope.cli.fine_tunes import base_of, compare_fine_tunes, labelled, merge_weights
+from rankscope.cli.app import AsJson, app, emit, number, tell
+from rankscope.cli.choices import RULES, ProfileChoice, RoundingChoice
 from rankscope.cli.options import PARTIAL, Device, Revision, make_page, quiet_transformers, tensor_bar
-from rankscope.cli.tables import Csv, records, show_table, to_json, write_csv
+from rankscope.cli.tables import Csv
 from rankscope.core import InputError
 from rankscope.core.text import printable
-from rankscope.lab.runner import check_device
-from rankscope.scope.adapter import Adapter, AdapterDraft, draft_adapter, refuse_existing, write_adapter
-from rankscope.scope.fates import Fates, Profile
-from rankscope.scope.fidelity import Fidelity
-from rankscope.scope.lora_source import open_tuned
-from rankscope.scope.merged import merged_source
-from rankscope.scope.pairs import row_name
-from rankscope.scope.rules import RULES, check_rule, compare_rules, energy_curve, rank_map
-from rankscope.scope.snippets import axolotl_text, lora_config_text
-from rankscope.scope.updates import BaseRounding, UpdateScope, fingerprint, measure_updates
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rankscope.checkpoints import Source
+    from rankscope.scope.adapter import Adapter, AdapterDraft
+    from rankscope.scope.fates import Fates
+    from rankscope.scope.fidelity import Fidelity
+    from rankscope.scope.updates import BaseRounding, UpdateScope
+
 
 MOST_ROWS = 100
 
@@ -75,16 +74,17 @@ def updates(
         ),
     ] = None,
     base_rounding: Annotated[
-        BaseRounding,
+        RoundingChoice,
         typer.Option(
             help="Rounding of the base in the noise that signal must pass: exact if training started from the stored "
             "base, counted if it was rounded from other weights, auto to see it in the update."
         ),
-    ] = BaseRounding.AUTO,
+    ] = RoundingChoice.AUTO,
     max_rank: Annotated[int | None, typer.Option(help="No rank above this one.")] = None,
     profile: Annotated[
-        Profile, typer.Option(help="exact: all that PEFT can hold; portable: one rank, linear layers only.")
-    ] = Profile.EXACT,
+        ProfileChoice,
+        typer.Option(help="exact: all that PEFT can hold; portable: one rank, linear layers only."),
+    ] = ProfileChoice.EXACT,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -119,6 +119,18 @@ def updates(
 
     Exit code 1: the adapter leaves out changes that it cannot hold. Exit code 2: there is nothing to measure or write.
     """
+    from rankscope.checkpoints import open_source
+    from rankscope.checkpoints.modules import import_extra
+    from rankscope.cli.fine_tunes import base_of, compare_fine_tunes, labelled, merge_weights
+    from rankscope.cli.tables import to_json, write_csv
+    from rankscope.lab.runner import check_device
+    from rankscope.scope.adapter import refuse_existing, write_adapter
+    from rankscope.scope.fates import Profile
+    from rankscope.scope.lora_source import open_tuned
+    from rankscope.scope.merged import merged_source
+    from rankscope.scope.rules import check_rule, compare_rules
+    from rankscope.scope.updates import BaseRounding
+
     chosen = rule or ("energy@0.95" if budget is None else f"budget={budget}")
     check_device(device)
     check_rule(chosen, max_rank=max_rank)
@@ -132,14 +144,21 @@ def updates(
     filters: Filters = {
         "include_regex": include_regex,
         "exclude_regex": exclude_regex,
-        "base_rounding": base_rounding,
+        "base_rounding": BaseRounding(base_rounding),
     }
     if len(opened) > 1 and weights is None:
-        scopes = {
-            label: _measured(base, one, filters, _journal(base, one, filters), device, log)
-            for label, one in labelled(opened).items()
-        }
-        compare_fine_tunes(scopes, chosen, max_rank=max_rank, top=top, csv=csv, as_json=as_json, log=log)
+        compare_fine_tunes(
+            {
+                label: _measured(base, one, filters, _journal(base, one, filters), device, log)
+                for label, one in labelled(opened).items()
+            },
+            chosen,
+            max_rank=max_rank,
+            top=top,
+            csv=csv,
+            as_json=as_json,
+            log=log,
+        )
         return
     tuned = opened[0] if weights is None else merged_source(base, opened, weights)
     journal = _journal(base, tuned, filters)
@@ -152,7 +171,7 @@ def updates(
     rules = compare_rules(scope, budget=budget)
     if csv is not None:
         write_csv(scope.table, csv)
-    asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": profile}
+    asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": Profile(profile)}
     draft = _draft(scope, asked, needed=out_path is not None or dry_run, log=log)
     adapter = None
     if draft is not None and out_path is not None and not dry_run:
@@ -179,6 +198,8 @@ def _measured(
     device: str,
     log: Console,
 ) -> UpdateScope:
+    from rankscope.scope.updates import measure_updates
+
     try:
         with tensor_bar("updates", log) as progress:
             return measure_updates(
@@ -192,6 +213,8 @@ def _measured(
 
 def _journal(base: Source, tuned: Source, filters: Filters) -> Path | None:
     """Where measurements of these files are kept until they are exported; nowhere if that cannot be written."""
+    from rankscope.scope.updates import fingerprint
+
     if base.folder is None or tuned.folder is None:
         return None
     inputs = fingerprint(
@@ -207,6 +230,8 @@ def _journal(base: Source, tuned: Source, filters: Filters) -> Path | None:
 
 def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Console) -> AdapterDraft | None:
     """The adapter to write; where none is possible, the measurement is still shown, with the reason."""
+    from rankscope.scope.adapter import draft_adapter
+
     try:
         return draft_adapter(scope, **asked)
     except InputError as error:
@@ -224,12 +249,17 @@ def _show(
     adapter: Adapter | None,
     top: int,
 ) -> None:
+    from rankscope.cli.tables import show_table
+    from rankscope.scope.rules import energy_curve, rank_map
+    from rankscope.scope.snippets import axolotl_text, lora_config_text
+    from rankscope.scope.updates import row_name
+
     shown = _matrices(scope, rules)
     more = f"; the {top} largest of {len(shown)}, --csv has all" if len(shown) > top else ""
     show_table(shown.head(top), f"Updates of matrices, with the rank that each rule asks for{more}")
     show_table(energy_curve(scope), "Kept energy of one rank shared by all matrices")
     for sentence in scope.sentences():
-        emit(sentence)
+        tell(sentence)
     if draft is None:
         return
     show_table(draft.fates.coverage, f"Coverage of ‖ΔW‖² by an adapter ({draft.fates.profile}, {chosen})")
@@ -237,11 +267,11 @@ def _show(
     by_layer = rank_map(ranks)
     if len(by_layer) > 1:
         show_table(by_layer, f"Ranks of the adapter by layer and part ({chosen})")
-    emit(draft.size_sentence())
+    tell(draft.size_sentence())
     emit(f"{lora_config_text(draft.config)}\n# axolotl\n{axolotl_text(draft.config)}")
     if adapter is not None:
         checked = "Not verified." if adapter.fidelity is None else adapter.fidelity.sentence()
-        emit(f"Adapter: {adapter.path}\n{checked}")
+        tell(f"Adapter: {adapter.path}\n{checked}")
 
 
 def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
@@ -253,6 +283,7 @@ def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
 
 def _page(scope: UpdateScope, rules: pd.DataFrame, draft: AdapterDraft | None, folder: Path) -> None:
     from rankscope.scope.figures import update_figures
+    from rankscope.scope.rules import energy_curve
 
     matrices = _matrices(scope, rules)
     tables = {"Every matrix": matrices, "Kept energy of one rank shared by all matrices": energy_curve(scope)}
@@ -271,6 +302,10 @@ def _content(
     draft: AdapterDraft | None,
     adapter: Adapter | None,
 ) -> dict[str, Any]:
+    from rankscope.cli.tables import records
+    from rankscope.scope.rules import energy_curve
+    from rankscope.scope.snippets import axolotl_text
+
     content: dict[str, Any] = {
         "base_model": scope.base.label,
         "model": scope.tuned.label,
@@ -299,6 +334,8 @@ def _content(
 
 def _end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
     """Say what an adapter cannot hold, which makes it partial, and what was found wrong with it."""
+    from rankscope.scope.updates import row_name
+
     found = [] if fidelity is None else fidelity.warnings()
     if fates.lost:
         total = sum(item.energy for item in fates.items)

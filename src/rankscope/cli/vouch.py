@@ -1,15 +1,15 @@
 """`rankscope vouch`: cells that were computed again vouch for tables of older code."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankscope.catalogue import PAPERS
-from rankscope.cli.app import app, emit
+from rankscope.cli.app import app, tell
 from rankscope.cli.runs import RESULTS, tables_folder
 from rankscope.core import InputError
-from rankscope.lab import Scale, Store
 
 
 @app.command()
@@ -22,6 +22,8 @@ def vouch(
     ] = 0.0,
 ) -> None:
     """Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's."""
+    from rankscope.catalogue import PAPERS
+    from rankscope.lab import Scale, Store
     from rankscope.lab.vouching import FILE
     from rankscope.lab.vouching import vouch as compare
 
@@ -34,8 +36,8 @@ def vouch(
             f"reproduce --scale paper --experiment NAME --where AXIS=LABEL --out {run}."
         )
     for name, entry in found.items():
-        emit(
+        tell(
             f"{name}: {len(entry.cells)} cells computed again, {len(entry.columns)} columns, greatest relative "
             f"difference {entry.difference:.2g}."
         )
-    emit(f"Written to {folder / FILE}.")
+    tell(f"Written to {folder / FILE}.")

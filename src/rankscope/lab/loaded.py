@@ -1,6 +1,5 @@
 """What a run left, for Python and for notebooks: tables, verdicts, figures."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -10,10 +9,10 @@ import pandas as pd
 
 from rankscope.core import InputError, suggest
 from rankscope.figures.figure import Figure
-from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import Store
+from rankscope.lab.verdict_table import Verdicts, verdict_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -26,7 +25,8 @@ class Run:
     path        the run folder
     selection   what the folder's page is of
     tables      by the experiment's name, a row per measurement
-    verdicts    a row per claim that has a verdict: id, verdict, measured, low, high, threshold, seeds, statement
+    verdicts    a row per claim that has a verdict: id, verdict, measured, low, high, threshold, seeds, origin,
+                statement; `.plot()` counts them
     figures     by their id; each shows itself in a notebook and has `.plot()`
     notes       what was not run, and why
     """
@@ -34,7 +34,7 @@ class Run:
     path: Path
     selection: Selection
     tables: dict[str, pd.DataFrame]
-    verdicts: pd.DataFrame
+    verdicts: Verdicts
     figures: dict[str, Figure]
     notes: tuple[str, ...]
 
@@ -62,7 +62,7 @@ class Run:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(repr(self))}</p>{self.verdicts.to_html(index=False)}"
+        return f"<p>{escape(repr(self))}</p>{self.verdicts._repr_html_()}"
 
 
 def loaded(store: Store, selection: Selection) -> Run:
@@ -78,23 +78,3 @@ def loaded(store: Store, selection: Selection) -> Run:
         figures={figure.id: figure for section in made for figure in section.figures},
         notes=tuple(dict.fromkeys(note for section in made for note in section.notes)),
     )
-
-
-def verdict_table(made: Sequence[Section]) -> pd.DataFrame:
-    """A row per claim that has a verdict, with the check that decided it."""
-    columns = ["claim", "verdict", "measured", "low", "high", "threshold", "seeds", "origin", "statement"]
-    rows = [
-        (
-            one.claim.id,
-            one.verdict.value,
-            one.decisive.mean,
-            *one.decisive.interval,
-            str(one.decisive.bound),
-            one.seeds,
-            str(one.claim.origin),
-            one.claim.statement,
-        )
-        for section in made
-        for one in section.judgements
-    ]
-    return pd.DataFrame(rows, columns=columns)

@@ -1,4 +1,4 @@
-"""The runner: groups cells that can train together by a rule that does not depend on timing, and has an engine train the groups."""
+"""The runner: groups cells that can train together by a rule that does not depend on timing; an engine trains the groups."""
 
 import math
 import time
@@ -25,16 +25,20 @@ LOOK = 1.0
 FIRST_SEEDS = 2
 """Seeds of every point that a queue runs before any other: the fewest that have an interval."""
 
+UNTIMED = 1e-3
+"""Seconds that a step of one member counts where no step is timed: it tells how far a run is, and promises nothing."""
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is left to run and what it will cost; the workers may be streams, threads of one process."""
+    """What is left to run and what it will cost, if that was timed; the workers may be streams, threads of one process."""
 
     groups: tuple[Group, ...]
     cells: int
     finished: int
     workers: int
     streams: bool = False
+    timed: bool = True
 
     @property
     def seconds(self) -> float:
@@ -96,6 +100,8 @@ def schedule(
     kept: Collection[str] | None = None,
     streams: int | None = None,
     engine: Engine | None = None,
+    *,
+    timed: bool = True,
 ) -> Schedule:
     """Group the unfinished cells, and time a step of a group of each shape.
 
@@ -110,8 +116,11 @@ def schedule(
     With `streams`, so many groups are trained at a time in threads of one process. A group may then need so much less of a
     GPU's memory. Steps are timed one group at a time: on a GPU that is not busy with one, several take as long as one.
     Without an engine, this machine trains the groups.
+
+    Without `timed` no step is run on a CPU beforehand: to time all shapes of a run of seconds takes longer than the run.
     """
     engine = engine or Local.here(device, streams)
+    timed = timed or torch.device(device).type == "cuda"
     if streams is not None and streams > 1 and torch.device(device).type == "cuda":
         memory = (memory or _total_memory(device)) / streams
     done = store.finished(*experiments) | set(kept or ())
@@ -137,7 +146,9 @@ def schedule(
             within = "" if memory is None else f" within {memory:g} GiB"
             name = f"step: {device}{within} {engine.place} of {len(shape.members)} by {largest} {shape.key!r}"
             known = store.note(name)
-            if known is None:
+            if known is None and not timed:
+                known = _size(shape, largest), UNTIMED
+            elif known is None:
                 known = store.settle(name, _timed(shape, number, probe, device, largest))
             size, seconds = int(known[0]), float(known[1])
             for start in range(0, len(shape.members), size):
@@ -152,7 +163,7 @@ def schedule(
     ):  # the largest first, so that no core waits long at the end; else in the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
-    return Schedule(tuple(groups), total, total - pending, engine.workers, streams is not None)
+    return Schedule(tuple(groups), total, total - pending, engine.workers, streams is not None, timed)
 
 
 class FailedGroupsError(RankscopeError):
@@ -284,7 +295,7 @@ def _keep(store: Store, group: Group, done: Done) -> None:
 def _timed(shape: Shape, number: int, probe: Probe, device: str, largest: int) -> tuple[int, float]:
     """The size of the shape's groups, and the seconds of a step per member."""
     while True:
-        size = even_size(len(shape.members), largest if shape.experiment.trainer.stacked else 1)
+        size = _size(shape, largest)
         seconds = probe(number, size)
         if math.isfinite(seconds):
             return size, seconds / size
@@ -293,6 +304,11 @@ def _timed(shape: Shape, number: int, probe: Probe, device: str, largest: int) -
                 f"{shape.experiment.name}: the memory of {device} is too small for one cell. Allow more of it."
             )
         largest = -(-size // 2)
+
+
+def _size(shape: Shape, largest: int) -> int:
+    """Members of a group of the shape; cells that are not stacked take turns."""
+    return even_size(len(shape.members), largest if shape.experiment.trainer.stacked else 1)
 
 
 def even_size(members: int, largest: int) -> int:

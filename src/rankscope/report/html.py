@@ -30,18 +30,21 @@ from rankscope.report.answers import answers, contradictions, hero, labels, size
 from rankscope.report.claims import beside, factor, groups, other, undecided
 
 
-def write_report(folder: Path, sections: Sequence[Section], *, name: str | None = None) -> Path:
-    """Write the run's page, or one of another name, and every figure as PNG and PDF. The page is replaced in one move."""
+def write_report(
+    folder: Path, sections: Sequence[Section], *, name: str | None = None, printed: bool = True
+) -> Path:
+    """Write the run's page, or one of another name, in one move, and every figure as PNG and PDF unless not `printed`."""
     pictures = f"figures/{name}" if name else "figures"  # another page may be of another scale
-    (folder / pictures).mkdir(parents=True, exist_ok=True)
+    (folder / pictures if printed else folder).mkdir(parents=True, exist_ok=True)
     found = answers(sections)
     top = hero(found)
     judged = [one for section in sections for one in section.judgements]
     said = statements(sections)
-    _draw(
-        [*([top] if top else []), *(one for section in sections for one in section.figures)],
-        folder / pictures,
-    )
+    if printed:
+        _draw(
+            [*([top] if top else []), *(one for section in sections for one in section.figures)],
+            folder / pictures,
+        )
     return write_page(
         folder / f"{name or 'index'}.html",
         "page.html.jinja",
@@ -57,7 +60,7 @@ def write_report(folder: Path, sections: Sequence[Section], *, name: str | None 
             {one.claim.id for section in sections for one in (*section.judgements, *section.unfinished)}
         ),
         papers={section.paper.name: title(section.paper) for section in sections},
-        pictures=pictures,
+        pictures=pictures if printed else None,
     )
 
 

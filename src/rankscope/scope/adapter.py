@@ -81,7 +81,33 @@ def export_adapter(
     device: str = "cpu",
     progress: TensorProgress | None = None,
 ) -> Adapter:
-    """Write what training added as a PEFT adapter, load it on the base, and measure what is lost."""
+    """Write what training added as a PEFT adapter, load it on the base, and measure what is lost.
+
+    Args:
+        base_model: the model before training: a folder, a file or a hub id.
+        model: the model after training.
+        out_path: the adapter's folder, which must not exist yet.
+        rule: what decides the ranks, as "energy@0.95", "signal", "rank=8", "budget=100000" or "full".
+        max_rank: no rank above this one.
+        profile: exact holds all that PEFT can; portable has one rank and linear layers only.
+        include_regex: only tensors whose name holds a match.
+        exclude_regex: no tensor whose name holds a match.
+        base_rounding: how the rounding of the base counts in the noise that `signal` must pass.
+        revision: of hub ids.
+        resume_path: a folder that keeps what is measured; after an interruption it is not measured again.
+        verify: load the adapter on the base, run both models, and measure the difference.
+        device: where to compute.
+        progress: is called with the tensor's name, how many are done, and how many there are.
+
+    Returns:
+        An `Adapter`: where it is, and its `fidelity`.
+
+    Example:
+        >>> import rankscope
+        >>> rankscope.export_adapter("base", "tuned", "/")
+        Traceback (most recent call last):
+        rankscope.core.errors.InputError: / exists. Give another out_path, or remove it first.
+    """
     import_extra("peft")
     refuse_existing(Path(out_path))
     scope = measure_updates(

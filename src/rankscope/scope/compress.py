@@ -97,6 +97,23 @@ def compress_heads(
 
     Every second row of the data decides: the directions, and which `Ranking` has the least loss. The other rows say what it
     costs.
+
+    Args:
+        model: a folder, a hub id, or a transformers model.
+        out_path: the compressed model's folder, which must not exist yet.
+        share: of attention's weights that goes, in (0, 1).
+        batches: inputs on which ranks are chosen and judged.
+        revision: of a hub id.
+        device: where to compute.
+
+    Returns:
+        A `Compressed`: where it is, its sizes, the ranks that are left, and the loss before and after.
+
+    Example:
+        >>> import rankscope
+        >>> rankscope.compress_heads("model", "smaller", share=1.5, batches=[])
+        Traceback (most recent call last):
+        rankscope.core.errors.InputError: share=1.5: a share of attention's weights lies in (0, 1), such as 0.3.
     """
     if not 0 < share < 1:
         raise InputError(f"share={share}: a share of attention's weights lies in (0, 1), such as 0.3.")

@@ -98,8 +98,21 @@ def write_packed(model: Any, packings: Mapping[str, Packing], folder: Path) -> N
 def load_compressed(folder: str | Path, *, dtype: torch.dtype | None = None) -> Any:
     """The transformers model in a folder that `compress_heads` wrote, with its small projections.
 
-    Its class is the original one, so it generates and trains as before. No code comes from the folder. In `dtype`, or as it is
-    stored. While it loads, one full-size copy of the weights is in memory.
+    Its class is the original one, so it generates and trains as before. No code comes from the folder. While it loads, one
+    full-size copy of the weights is in memory.
+
+    Args:
+        folder: what `compress_heads` wrote.
+        dtype: of the weights; as they are stored if it is None.
+
+    Returns:
+        A transformers model.
+
+    Example:
+        >>> import rankscope
+        >>> rankscope.load_compressed("no-such-folder")
+        Traceback (most recent call last):
+        rankscope.core.errors.InputError: no-such-folder: no packed.json. Load the model with transformers' from_pretrained.
     """
     path = Path(folder)
     if not (path / SPECIFICATION).exists():

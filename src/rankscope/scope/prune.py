@@ -64,6 +64,24 @@ def prune_model(
 
     Widths are rounded up to a multiple of 8, which fast kernels ask for, so a little less may go. Speed and loss are
     measured on `device`.
+
+    Args:
+        model: a folder, a hub id, or a transformers model.
+        out_path: the smaller model's folder, which must not exist yet.
+        neurons: share of every MLP's neurons that goes, in [0, 1).
+        heads: share of every layer's key-value groups that goes, in [0, 1).
+        batches: inputs on which the loss and the speed are measured before and after.
+        revision: of a hub id.
+        device: where to measure.
+
+    Returns:
+        A `Pruned`: where it is, parameters and bytes before and after, and the loss where there are batches.
+
+    Example:
+        >>> import rankscope
+        >>> rankscope.prune_model("model", "smaller", neurons=1.5)
+        Traceback (most recent call last):
+        rankscope.core.errors.InputError: neurons=1.5: a share to prune lies in [0, 1), such as 0.4.
     """
     for name, share in (("neurons", neurons), ("heads", heads)):
         if not 0 <= share < 1:

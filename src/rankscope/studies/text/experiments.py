@@ -21,6 +21,8 @@ from rankscope.training.precision import Precision
 
 SPHERE, STEEP, LIKE_WORDS = "sphere", "power 1", "ellipsoid of words"
 TOKENS = 16
+REAL = (WORDS, SENTENCES, f"{STATES}0", f"{STATES}3", f"{STATES}5")
+"""Real rows whose scores are projected."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,16 @@ class Sizes:
     seeds: int
     samples: int
     powers: tuple[float, ...]
+    real: tuple[str, ...] = REAL
+    real_dim: int = 384
+    real_ranks: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
     precision: Precision = Precision.FLOAT32
 
 
 SIZES = {
     Scale.SMOKE: Sizes(
-        dim=4, tokens=4, hidden=16, ranks=(1, 4), shapes=((1, 1), (1, 4), (3, 1)), batch=16, steps=40, learning_rate=0.05,
-        seeds=2, samples=100, powers=(0.0, 1.0),
+        dim=4, tokens=4, hidden=16, ranks=(1, 4), shapes=((1, 1), (1, 4), (3, 1)), batch=16, steps=20, learning_rate=0.05,
+        seeds=2, samples=20, powers=(0.0, 1.0), real=(WORDS,), real_dim=128, real_ranks=(1, 32, 64),
     ),
     Scale.QUICK: Sizes(
         dim=16, tokens=5, hidden=64, ranks=(1, 4, 16), shapes=((1, 1), (1, 4), (3, 1)), batch=64, steps=600,
@@ -56,8 +61,6 @@ SIZES = {
         precision=Precision.FLOAT16,
     ),
 }  # fmt: skip
-PROJECTED_RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-PROJECTED_DIM = 384
 
 
 def experiments(scale: Scale) -> list[Experiment]:
@@ -88,10 +91,10 @@ def experiments(scale: Scale) -> list[Experiment]:
         ),
         Experiment(
             "amsel2024/text-projections",
-            LawNeighbors(dim=PROJECTED_DIM, tokens=TOKENS, law=Sphere()),
-            Projection(ranks=PROJECTED_RANKS),
+            LawNeighbors(dim=sizes.real_dim, tokens=TOKENS, law=Sphere()),
+            Projection(ranks=sizes.real_ranks),
             Samples(samples=sizes.samples),
-            Grid(seed=range(sizes.seeds), law=_projected_laws(sizes.powers)),
+            Grid(seed=range(sizes.seeds), law=_projected_laws(sizes)),
             Projections(),
             missing,
         ),
@@ -107,12 +110,11 @@ def experiments(scale: Scale) -> list[Experiment]:
     ]
 
 
-def _projected_laws(powers: tuple[float, ...]) -> dict[str, dict[str, Any]]:
+def _projected_laws(sizes: Sizes) -> dict[str, dict[str, Any]]:
     """Ellipsoids of power laws, and every real source in all its dimensions; digits have 61 pixels that vary."""
     laws: dict[str, dict[str, Any]] = {
-        f"power {power:g}": {"law": Ellipsoid(exponent=power)} for power in powers
+        f"power {power:g}": {"law": Ellipsoid(exponent=power)} for power in sizes.powers
     }
-    real = [WORDS, SENTENCES, f"{STATES}0", f"{STATES}3", f"{STATES}5"]
     laws |= {LIKE_WORDS: {"law": Measured(source=WORDS)}}
-    laws |= {source: {"law": Empirical(source=source)} for source in real}
+    laws |= {source: {"law": Empirical(source=source)} for source in sizes.real}
     return laws | {DIGITS: {"law": Empirical(source=DIGITS), "dim": 61}}

@@ -22,7 +22,7 @@ from rankscope.theory.heads.match3 import Communication
 from rankscope.theory.heads.plan import Budget, plan_table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from rankscope.theory.heads.plan_frame import Plan
 
 
 def error_floor(dim: Whole, rank: Whole, heads: Whole, values: str = "any") -> float:
@@ -136,7 +136,7 @@ def plan(
     error: Share = 0.1,
     bytes_per_number: Whole = 2,
     context: Whole = 4_096,
-) -> "pd.DataFrame":
+) -> "Plan":
     """Layers (rank, heads, value_rank) within a budget, each with its floor and the nearest published model.
 
     With no limit given, the budget is 4·dim² parameters. `COVERS` says what the floors hold for.
@@ -151,7 +151,7 @@ def plan(
         context: tokens that FLOPs are counted over.
 
     Returns:
-        A row per layer, the least floor first within a rank.
+        A table, a row per layer, the least floor first; `.plot()` draws the floor against the rank.
 
     Example:
         >>> plan(dim=64).query("rank == 64")[["rank", "heads", "floor"]].iloc[0].tolist()

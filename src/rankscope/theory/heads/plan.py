@@ -10,7 +10,7 @@ from rankscope.theory.heads import lower_bound
 from rankscope.theory.heads.published_models import nearest_model
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from rankscope.theory.heads.plan_frame import Plan
 
 COVERS = (
     "The floor holds for one attention layer on nearest-neighbour search between two points, whatever the "
@@ -89,13 +89,13 @@ def rank_choices(dim: int) -> Iterator[int]:
     yield dim
 
 
-def plan_table(dim: int, budget: Budget, error: Fraction) -> "pd.DataFrame":
+def plan_table(dim: int, budget: Budget, error: Fraction) -> "Plan":
     """Every (rank, value_rank) with the most heads the budget allows, best floor first.
 
     `min_heads` is the least number of heads not excluded at `error`; `excluded` whether the row falls
     short of it, by either floor.
     """
-    import pandas as pd
+    from rankscope.theory.heads.plan_frame import Plan
 
     rows = []
     for rank in rank_choices(dim):
@@ -127,5 +127,5 @@ def plan_table(dim: int, budget: Budget, error: Fraction) -> "pd.DataFrame":
             f"{smallest.kv_bytes(budget.bytes_per_number)} KV-cache bytes and "
             f"{smallest.flops(budget.context)} FLOPs per token. Raise the budget."
         )
-    table = pd.DataFrame(rows).astype({"min_heads": object})
-    return table.sort_values(["floor", "params", "rank"], kind="stable").reset_index(drop=True)
+    table = Plan(rows).astype({"min_heads": object})
+    return Plan(table.sort_values(["floor", "params", "rank"], kind="stable").reset_index(drop=True))

@@ -1,0 +1,248 @@
+"""Tables of benchmarks from the JSON beside each script; run as a script, it writes them where pages mark a place."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+PLACE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+ABOUT = ("device", "machine", "torch", "triton", "python", "threads", "commit", "versions")
+"""Fields that say where a benchmark was run."""
+
+
+def pages() -> list[Path]:
+    """Pages that may have such tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def filled(text: str) -> str:
+    """A page with the tables of today's JSON in their places."""
+    return PLACE.sub(lambda place: f"{place[1]}{TABLES[place[2]]()}\n{place[3]}", text)
+
+
+def read(name: str) -> Any:
+    """What a benchmark wrote."""
+    return json.loads((BENCHMARKS / f"{name}.json").read_text("utf-8"))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Rows in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
+
+
+def digits(value: float, count: int = 2) -> str:
+    """A number with so many digits that count, and all of them before the point."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return str(value)
+    if value == 0 or abs(value) >= 10**count:
+        return f"{value:,.0f}"
+    if abs(value) < 1e-3:
+        return f"{value:.{count - 1}e}"
+    return f"{value:#.{count}g}".rstrip(".")
+
+
+def span(values: Sequence[float], count: int = 2) -> str:
+    """The least and the greatest."""
+    return f"{digits(min(values), count)} – {digits(max(values), count)}"
+
+
+def ensemble() -> str:
+    """64 trainings against one after the other."""
+    found = [read("ensemble"), read("ensemble-gpu")]
+    return table(
+        ("machine", "plain", "ours", "ratio (least … greatest of the pairs)"),
+        [
+            (
+                f"{one['device']}, torch {one['torch'].partition('+')[0]}",
+                f"{digits(one['trainings_per_second']['plain'])} trainings/s",
+                f"{digits(one['trainings_per_second']['ours'])} trainings/s",
+                "{} ({} … {})".format(*(digits(one["ratio"][of]) for of in ("median", "least", "greatest"))),
+            )
+            for one in found
+        ],
+    )
+
+
+def gpu_training() -> str:
+    """Model-steps per second by layers and budget, over the ranks."""
+    cells = read("gpu_training")["cells"]
+    rows = []
+    for place in dict.fromkeys((cell["layers"], cell["budget"]) for cell in cells):
+        of = [cell for cell in cells if (cell["layers"], cell["budget"]) == place]
+        column = {name: [cell[name] for cell in of] for name in of[0] if name != "bound"}
+        rows.append(
+            (
+                f"{place[0]}, {place[1]}",
+                span(column["stock_per_s"]),
+                span(column["ours_per_s"]),
+                span(column["ratio"]),
+                digits(min(column["least_ratio"])),
+                f"{min(column['roofline_share']):.0%} – {max(column['roofline_share']):.0%}",
+            )
+        )
+    header = ("layers, budget", "stock modules, eager float32", "ours, bfloat16", "ratio", "least ratio of a turn",
+              "share of the roofline")  # fmt: skip
+    return table(header, rows)
+
+
+def gpu_profile() -> str:
+    """Microseconds of attention by rank."""
+    found = read("gpu_profile")["attention"]
+    return table(
+        ("rank", *(one["rank"] for one in found)),
+        [(what, *(digits(one[what]) for one in found)) for what in ("forward", "backward")],
+    )
+
+
+def gpu_attention() -> str:
+    """Microseconds of forward and backward, ours, torch's: the ratio."""
+    shapes = {(one["precision"], one["tokens"], one["rank"]): one for one in read("gpu_attention")["shapes"]}
+    kinds = list(dict.fromkeys(kind for kind, *_ in shapes))
+    named = {"tf32": "TF32"}
+
+    def cell(one: dict[str, Any]) -> str:
+        ours, stock = (digits(one[who]["both_us"][0]) for who in ("ours", "stock"))
+        return f"{ours}, {stock}: {digits(one['stock_over_ours'])}"
+
+    places = dict.fromkeys((tokens, rank) for _, tokens, rank in shapes)
+    return table(
+        ("tokens, rank", *(named.get(kind, kind) for kind in kinds)),
+        [
+            (f"{tokens}, {rank}", *(cell(shapes[kind, tokens, rank]) for kind in kinds))
+            for tokens, rank in sorted(places)
+        ],
+    )
+
+
+def gpu_precision() -> str:
+    """Errors of the seeds in each precision."""
+    rows = []
+    for one in read("gpu_precision")["trainings"]:
+        place = f"{one['layers']}, {one['budget']}, {one['rank']}, {one['steps']:,}"
+        errors = " ".join(f"{error:.4f}" for error in one["errors"])
+        rows.append((place, one["precision"], errors, f"{one['mean']:.4f}", f"{one['spread']:.4f}"))
+    return table(("layers, budget, rank, steps", "precision", "errors of the seeds", "mean", "spread"), rows)
+
+
+def rounding_floor() -> str:
+    """The error of a head of sharpness β with everything rounded."""
+    found = read("rounding_floor")
+    return table(
+        ("β", *(f"{beta:,}" for beta in found["sharpness"])),
+        [(name, *(f"{error:.4f}" for error in errors)) for name, errors in found["errors"].items()],
+    )
+
+
+def spectra_gpu() -> str:
+    """Singular values and factors against cuSOLVER."""
+    rows = []
+    for name, one in read("spectra-gpu")["matrices"].items():
+        rows.append(
+            (
+                name.replace("_", " ").replace("x", " × "),
+                f"{digits(one['values_seconds'])}, {digits(one['svdvals_seconds'])}",
+                digits(one["values_speedup"]),
+                f"{digits(one['values_error'], 1)}, {digits(one['svdvals_error'], 1)}",
+                f"{digits(one['factors_seconds'])}, {digits(one['svd_seconds'])}",
+                digits(one["factors_speedup"]),
+                digits(one["factors_known_spectrum_speedup"]),
+            )
+        )
+    header = ("matrix", "all values: ours, torch (s)", "ratio", "error of σ/σ₁: ours, torch",
+              "rank-64 factors: ours, full SVD (s)", "ratio", "with the spectrum known")  # fmt: skip
+    return table(header, rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    function.__name__: function
+    for function in (
+        ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, rounding_floor, spectra_gpu
+    )
+}  # fmt: skip
+"""Tables by the name that a page marks their place with."""
+
+
+def benchmark_page() -> str:
+    """Every benchmark: what its script asks, where it was run, and what it measured."""
+    parts = [
+        "# Benchmarks",
+        "Each script under `benchmarks/` answers one question. Where there is a peer, it measures the peer and ours in the "
+        "same run. This page is generated from the JSON that the scripts write.",
+    ]
+    for file in sorted(BENCHMARKS.glob("*.json")):
+        content = json.loads(file.read_text("utf-8"))
+        script = BENCHMARKS / f"{file.stem.removesuffix('-gpu')}.py"
+        if not script.exists():  # a study of another script's
+            script = BENCHMARKS / "gpu_training.py"
+        asked = script.read_text("utf-8").split('"""')[1].strip().split("\n\n")[0].replace("\n", " ")
+        parts += [f"## {file.stem}", f"`benchmarks/{script.name}`: {asked}", *_described(content)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _described(content: Any) -> list[str]:
+    """A benchmark's content: where it was run, single values, then tables."""
+    content = {"measured": content} if isinstance(content, list) else content
+    about = [f"{name} {_plain(content[name])}" for name in ABOUT if name in content]
+    single = {k: v for k, v in content.items() if k not in ABOUT and not isinstance(v, list | dict)}
+    parts = ["Run with " + ", ".join(about) + "."] if about else []
+    if single:
+        parts.append(table(("quantity", "value"), [(_words(k), _plain(v)) for k, v in single.items()]))
+    for name, value in content.items():
+        rows = _rows(value) if name not in ABOUT else []
+        if rows:
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            parts.append(f"**{_words(name)}**")
+            parts.append(
+                table(
+                    [_words(one) for one in columns],
+                    [[_plain(row.get(one, "")) for one in columns] for row in rows],
+                )
+            )
+    return parts
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    """A list of records, or records by name, as rows of a table; what is deeper is named by its path."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        return [_flat(one) for one in value]
+    if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
+        return [{"": name, **_flat(one)} for name, one in value.items()]
+    if isinstance(value, dict) and value:
+        return [{"": name, "value": one} for name, one in value.items()]
+    return [{"": one} for one in value] if isinstance(value, list) else []
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}, {inner}": one for inner, one in _flat(value).items()}
+        elif not (isinstance(value, list) and value and isinstance(value[0], dict)):
+            flat[name] = value
+    return flat
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(_plain(one) for one in value)
+    return digits(value, 3) if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    for page in pages():
+        before = page.read_text("utf-8")
+        if filled(before) != before:
+            page.write_text(filled(before), "utf-8")
+            print(page.relative_to(ROOT))
