@@ -138,11 +138,12 @@ def chart(
 
 def _names(panel: Panel) -> list[Chart]:
     """Points' names beside them, published ones first, where no other name is near; who hovers reads all of them."""
+    if panel.labels:
+        return []
     points = [
-        (_length(float(x), panel.log_x), _length(float(y), panel.log_y), name)
+        (_length(float(str(x)), panel.log_x), _length(y, panel.log_y), name)
         for series in sorted(panel.series, key=lambda one: not one.paper)
         for x, y, name in zip(series.x, series.y, series.labels, strict=False)
-        if not isinstance(x, str)
     ]
     spans = [max(ends) - min(ends) or 1.0 for ends in zip(*((x, y) for x, y, _ in points), strict=True)]
     named: list[tuple[float, float]] = []

@@ -22,7 +22,7 @@ from rankscope.figures.interactive import SMALL, charts_html, panel_html
 from rankscope.figures.printed import save_static
 from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
-from rankscope.lab.claim import wrong_by_chance
+from rankscope.lab.claim import Claim, wrong_by_chance
 from rankscope.lab.engines.workers import FORKS, Signals, crew
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
@@ -56,9 +56,7 @@ def write_report(
         decided=sum(one.verdict is not Verdict.UNDECIDED for one in judged),
         wrong=wrong_by_chance(judged),
         fates=[one.value for one in Fate],
-        claims=len(
-            {one.claim.id for section in sections for one in (*section.judgements, *section.unfinished)}
-        ),
+        claims=len({claim.id for section in sections for claim in _claims(section)}),
         papers={section.paper.name: title(section.paper) for section in sections},
         pictures=pictures if printed else None,
     )
@@ -124,6 +122,10 @@ def _draw(figures: Sequence[Figure], folder: Path) -> None:
     with crew(max(1, count), [draw]) as workers:
         for drawn in [workers.submit(0, figure) for figure in figures]:
             drawn.result()
+
+
+def _claims(section: Section) -> list[Claim]:
+    return [one.claim for one in section.judgements] + [one.claim for one in section.unfinished]
 
 
 def _section(section: Section) -> dict[str, object]:

@@ -31,7 +31,8 @@ def at_end(table: pd.DataFrame, measurement: str, **at: str) -> pd.DataFrame:
     steps, (cells, names) = rows["step"].to_numpy(), pd.factorize(rows["cell"])
     last = np.full(len(names), -np.inf)
     np.maximum.at(last, cells, steps)
-    return rows[steps == last[cells]]
+    at_last: pd.DataFrame = rows[steps == last[cells]]
+    return at_last
 
 
 def _over(coordinate: str, rows: pd.DataFrame, column: str) -> pd.DataFrame:
