@@ -74,6 +74,14 @@ def test_turning_a_head_changes_nothing_and_packing_changes_nothing(name):
     assert stored[1] - stored[0] >= gone
 
 
+def test_a_model_that_was_never_saved_is_written_and_loads(tmp_path):
+    model = build("opt")
+    model.config.architectures = None
+    written = compress_heads(model, tmp_path / "out", share=0.3, batches=batches("opt"))
+    assert written.loss is not None
+    assert type(load_compressed(tmp_path / "out")) is type(model)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "bert", "opt", "bloom"])
 @pytest.mark.parametrize("ranking", [Ranking.LOSS, Ranking.ENERGY])
 def test_planted_ranks_of_mha_without_rope_are_found_and_cost_nothing(name, ranking):

@@ -84,6 +84,7 @@ def pack_model(model: Any, packings: Mapping[str, Packing]) -> Any:
 
 def write_packed(model: Any, packings: Mapping[str, Packing], folder: Path) -> None:
     """Write a model whose rows outside the packings are zero: its configuration, the specification and the weights."""
+    model.config.architectures = [type(model).__name__]  # a model that was never saved does not say it
     model.config.save_pretrained(folder)
     tied = tied_parameters(model)
     state = {
