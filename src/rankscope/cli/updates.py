@@ -252,7 +252,7 @@ def _show(
     from rankscope.cli.tables import show_table
     from rankscope.scope.rules import energy_curve, rank_map
     from rankscope.scope.snippets import axolotl_text, lora_config_text
-    from rankscope.scope.updates import row_name
+    from rankscope.scope.pairs import row_name
 
     shown = _matrices(scope, rules)
     more = f"; the {top} largest of {len(shown)}, --csv has all" if len(shown) > top else ""
@@ -334,7 +334,7 @@ def _content(
 
 def _end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
     """Say what an adapter cannot hold, which makes it partial, and what was found wrong with it."""
-    from rankscope.scope.updates import row_name
+    from rankscope.scope.pairs import row_name
 
     found = [] if fidelity is None else fidelity.warnings()
     if fates.lost:
