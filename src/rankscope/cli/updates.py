@@ -250,9 +250,9 @@ def _show(
     top: int,
 ) -> None:
     from rankscope.cli.tables import show_table
+    from rankscope.scope.pairs import row_name
     from rankscope.scope.rules import energy_curve, rank_map
     from rankscope.scope.snippets import axolotl_text, lora_config_text
-    from rankscope.scope.pairs import row_name
 
     shown = _matrices(scope, rules)
     more = f"; the {top} largest of {len(shown)}, --csv has all" if len(shown) > top else ""
