@@ -33,7 +33,7 @@ def on_files(files: Files, config: Any) -> Files:
     judged = verdicts(ROOT / "results")
     for source, shown in SHOWN.items():
         text = site_links(source.read_text("utf-8"), source, shown)
-        if source.name == "README.md":
+        if source.name == "README.md" and source.parent.name in judged:
             text += "\n\n## Verdicts at the paper's sizes\n\n" + judged[source.parent.name]
         files.append(File.generated(config, shown, content=text))
     made = {

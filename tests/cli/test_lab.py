@@ -209,7 +209,7 @@ def judged(monkeypatch, tmp_path):
 
     monkeypatch.setattr("rankscope.lab.sections.sections", sections)
     monkeypatch.setattr("rankscope.lab.runner.schedule", lambda *_, **__: Schedule((), 1, 1, 1))
-    monkeypatch.setattr("rankscope.report.write_report", lambda out, made, name: pages.append(made) or out)
+    monkeypatch.setattr("rankscope.report.write_report", lambda out, made, **_: pages.append(made) or out)
     return verdicts, asked, pages
 
 
@@ -424,7 +424,7 @@ def test_a_job_that_is_asked_to_end_keeps_the_states_of_its_trainings(tmp_path):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path, terminal):
-    def fake(todo, store, device, *, advance, deadline):
+    def fake(todo, store, device, *, advance, deadline, engine):
         for _ in range(50):
             advance(2.0)
 

@@ -24,6 +24,7 @@ def test_the_library_does_not_speak_of_the_command_lines_options():
     others = {
         "provenance.py": ["--porcelain"],
         "interactive.py": ["--columns"],
+        "cluster.py": ["--head"],
         "fetch.py": ["--hash", "--no", "--quiet", "--no", "--require", "--dest", "--requirement"],
-    }  # git's and pip's options, and a style's name
+    }  # git's, pip's and Ray's options, and a style's name
     assert {name: found for name, found in spoken.items() if found} == others

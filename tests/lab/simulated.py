@@ -52,6 +52,14 @@ class Simulated:
         return [pid for pid, begun in self.seen if _begun(pid) == begun]
 
 
+def _command(pid):
+    """What a process runs; None where there is none any more."""
+    try:
+        return psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return None
+
+
 def _begun(pid):
     """When a process began; None where there is none any more."""
     try:
@@ -87,12 +95,12 @@ def simulated(nodes=3):
         os.environ.clear()
         os.environ |= before
     assert made.seen
-    wait_for(lambda: not made.left(), 30)
+    wait_for(lambda: not made.left(), 90, lambda: [_command(pid) for pid in made.left()])
 
 
-def wait_for(condition, seconds=30.0):
+def wait_for(condition, seconds=30.0, found=lambda: ""):
     """Until it is so."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, f"waited in vain {found()}"
         time.sleep(0.05)

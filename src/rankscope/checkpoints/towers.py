@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 from rankscope.checkpoints.architectures import BY_MODEL_TYPE
+from rankscope.checkpoints.modules import import_extra
 from rankscope.checkpoints.source import Source
+from rankscope.core import InputError
 
 WORDS = {"vision": ("vision", "visual", "image"), "audio": ("audio", "speech"), "qformer": ("qformer",)}
 """What the names of a tower's tensors contain, by the name of its configuration; those of the language model contain none."""
@@ -48,9 +49,9 @@ def find_towers(source: Source) -> Towers | None:
 def default_setting(config: Mapping[str, Any], name: str) -> Any:
     """What transformers takes for a setting that a configuration leaves out; None where that cannot be said."""
     try:
-        kind = import_module("transformers").CONFIG_MAPPING[str(config.get("model_type"))]
+        kind = import_extra("transformers").CONFIG_MAPPING[str(config.get("model_type"))]
         return getattr(kind(), name, None)
-    except (ImportError, KeyError, TypeError, ValueError):
+    except (InputError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -85,7 +85,7 @@ def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
     where = f"{device} ({engine.at_work})" if engine.at_work else device
     groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
     if not todo.timed:
-        return f"Scale {scale.value}: {left} trainings in {groups}{done}, on {device} with {todo.workers} at a time."
+        return f"Scale {scale.value}: {left} trainings in {groups}{done}, on {where} with {todo.workers} at a time."
     return (
         f"Scale {scale.value}: {left} trainings in {groups}{done}; "
         f"about {_duration(todo.seconds)} on {where} with {todo.workers} at a time, by a short measurement."
