@@ -11,7 +11,13 @@ from jaxtyping import install_import_hook
 
 install_import_hook(["rankscope.measure", "rankscope.training"], "beartype.beartype")
 
-torch.set_num_threads(1)  # tensors are small here: a second thread would only wait, at full load
+torch.set_num_threads(1)  # tensors are small here
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Whatever a test before has left: a second thread would only wait, at full load, and would round sums otherwise."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -43,7 +43,10 @@ class Simulated:
         """Remember the processes of the cluster: those of Ray's that this one has begun, and theirs."""
         for child in psutil.Process().children():
             with suppress(psutil.Error):
-                if "site-packages/ray/" in " ".join(child.cmdline()):
+                command = " ".join(
+                    child.cmdline()
+                )  # a server of multiprocessing has Ray in its sys.path alone
+                if "site-packages/ray/" in command and "multiprocessing" not in command:
                     family = [child, *child.children(recursive=True)]
                     self.seen |= {(one.pid, begun) for one in family if (begun := _begun(one.pid))}
 
