@@ -35,7 +35,7 @@ def reproduce(
     ] = None,
     scale: Annotated[
         ScaleChoice,
-        typer.Option(help="smoke: seconds; quick: minutes on two cores; paper: the paper's sizes."),
+        typer.Option(help="smoke: about a minute; quick: minutes on two cores; paper: the paper's sizes."),
     ] = ScaleChoice.QUICK,
     paper: OutsidePapers = None,
     out: Annotated[
