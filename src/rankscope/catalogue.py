@@ -10,14 +10,25 @@ from pathlib import Path
 from rankscope.core import InputError, suggest
 from rankscope.lab.paper import Paper
 from rankscope.papers import amsel2024, garg2022, li2024
-from rankscope.studies import depth, in_context, lora, memory, phases, pruning, real, relevant, text
+from rankscope.studies import (
+    depth,
+    in_context,
+    lora,
+    many_points,
+    memory,
+    phases,
+    pruning,
+    real,
+    relevant,
+    text,
+)
 
 GROUP = "rankscope.papers"
 
 PAPERS = {
     paper.name: paper
     for paper in (
-        amsel2024.PAPER.with_studies(memory.STUDY, text.STUDY),
+        amsel2024.PAPER.with_studies(memory.STUDY, many_points.STUDY, text.STUDY),
         garg2022.PAPER.with_studies(in_context.STUDY),
         li2024.PAPER.with_studies(
             relevant.STUDY, phases.STUDY, depth.STUDY, pruning.STUDY, lora.STUDY, real.STUDY

@@ -1,0 +1,91 @@
+"""Does low rank fail at many points, and does depth help it less there?
+
+The thresholds are conventions, chosen before any of these encoders was trained: half of the error that needs no attention is a
+failure, an error of 0.1 solves the task, and 10% make a difference.
+"""
+
+import math
+from collections.abc import Iterator
+
+import pandas as pd
+
+from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+
+FAILED = 0.5
+"""Error over that of the best answer without attention from which the task is not learned."""
+
+SOLVED = 0.1
+"""Error that counts as having learned the task; the constant answer has 1."""
+
+MORE = 1.1
+"""Factor between two ratios of errors from which they differ."""
+
+CLAIMS = Claims("amsel2024", Origin.BEYOND)
+
+
+@CLAIMS(
+    "many-points-fail",
+    source="the conjecture of “What about more layers?”",
+    says="With many points heads of low rank fail, in several layers as well.",
+    experiment="many-points",
+    figure="many-points",
+)
+def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
+    most, deepest = table["tokens"].max(), table["layers"].max()
+    at = table[(table["tokens"] == most) & (table["layers"] == deepest)]
+    return [
+        Check(
+            f"error over that without attention, rank {rank}, {most} points, {deepest} layers",
+            _per_seed(rows["error"] / rows["without_attention"], rows),
+            AtLeast(FAILED),
+        )
+        for rank, rows in _low(at)
+    ]
+
+
+@CLAIMS(
+    "many-points-solved",
+    source="the conjecture of “What about more layers?”",
+    says="A full-rank head solves the task whatever the number of points.",
+    experiment="many-points",
+    figure="many-points",
+)
+def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
+    full = table[table["rank"] == table["dim"]]
+    return [
+        Check(
+            f"error at full rank, {tokens} points, {layers} layers",
+            _per_seed(rows["error"], rows),
+            AtMost(SOLVED),
+        )
+        for (tokens, layers), rows in full.groupby(["tokens", "layers"], sort=True)
+    ]
+
+
+@CLAIMS(
+    "many-points-depth",
+    source="the conjecture of “What about more layers?”",
+    says="The more points there are, the less depth helps heads of low rank.",
+    experiment="many-points",
+    figure="many-points-depth",
+)
+def _depth_helps_less(table: pd.DataFrame) -> list[Check]:
+    (shallow, deep), (few, many) = ((table[name].min(), table[name].max()) for name in ("layers", "tokens"))
+    checks = []
+    for rank, rows in _low(table):
+        errors = rows.pivot(index="seed", columns=["tokens", "layers"], values="error")
+        ratio = {tokens: errors[tokens, deep] / errors[tokens, shallow] for tokens in (few, many)}
+        what = f"log₂ of the error's ratio, {deep} layers over {shallow}, at {many} points over {few}, rank {rank}"
+        values = tuple(math.log2(value) for value in ratio[many] / ratio[few])
+        checks.append(Check(what, values, AtLeast(math.log2(MORE))))
+    return checks
+
+
+def _low(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The rows of each rank below full."""
+    for rank, rows in table[table["rank"] < table["dim"]].groupby("rank", sort=True):
+        yield int(str(rank)), rows
+
+
+def _per_seed(values: "pd.Series[float]", rows: pd.DataFrame) -> tuple[float, ...]:
+    return tuple(float(value) for value in values[rows.sort_values("seed").index])
