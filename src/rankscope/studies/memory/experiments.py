@@ -32,7 +32,7 @@ MEMORY_SIZES = {
         ranks=(1, 8, 64),
         shapes=((1, 1), (3, 1), (1, 8), (3, 8)),
         steps=25_000,
-        seeds=1,
+        seeds=3,
     ),
 }
 
