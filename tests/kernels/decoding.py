@@ -75,7 +75,9 @@ def gelu_errors(members, positions, hidden, device="cpu", dtype=torch.float32):
     draw = torch.Generator().manual_seed(0)
     x = (3 * torch.randn(members, positions, hidden, generator=draw)).to(dtype)
     bias = torch.randn(members, 2 * hidden, generator=draw)[:, hidden:]
-    return compared(lambda *arrays: (bias_gelu(*arrays),), lambda *arrays: (gelu(*arrays),), (x, bias), device)
+    return compared(
+        lambda *arrays: (bias_gelu(*arrays),), lambda *arrays: (gelu(*arrays),), (x, bias), device
+    )
 
 
 def decoder_errors(stack, device="cpu", dtype=torch.float32, tokens=10):
@@ -89,8 +91,8 @@ def decoder_errors(stack, device="cpu", dtype=torch.float32, tokens=10):
     def answers(inputs, numbers, *, by_kernels):
         def run(*tensors):
             found = dict(zip(names, tensors, strict=True))
-            with mock.patch.object(decoder, "usable", lambda device: by_kernels), \
-                 mock.patch.object(causal_attention.kernels, "usable", lambda device: by_kernels):  # fmt: skip
+            with mock.patch.object(decoder, "usable", return_value=by_kernels), \
+                 mock.patch.object(causal_attention.kernels, "usable", return_value=by_kernels):  # fmt: skip
                 return (decoder.forward(stack, found, inputs, numbers),)
 
         return run

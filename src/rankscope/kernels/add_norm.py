@@ -48,7 +48,12 @@ def _forward(
 
 @torch.library.custom_op("rankscope::add_norm_backward", mutates_args=())
 def _backward(
-    to_total: Tensor | None, to_normed: Tensor, total: Tensor, gain: Tensor, epsilon: float, narrow: torch.dtype
+    to_total: Tensor | None,
+    to_normed: Tensor,
+    total: Tensor,
+    gain: Tensor,
+    epsilon: float,
+    narrow: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of x, the same in the numbers of the branch, and (member, 3, dim): those of bias, gain and shift."""
     from rankscope.kernels import add_norm_triton as kernels
@@ -75,7 +80,12 @@ def _(
 
 @_backward.register_fake
 def _(
-    to_total: Tensor | None, to_normed: Tensor, total: Tensor, gain: Tensor, epsilon: float, narrow: torch.dtype
+    to_total: Tensor | None,
+    to_normed: Tensor,
+    total: Tensor,
+    gain: Tensor,
+    epsilon: float,
+    narrow: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
     members, _, dim = total.shape
     to_branch = total.new_empty(total.shape if narrow != total.dtype else 0, dtype=narrow)
@@ -109,4 +119,9 @@ def _launch(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     members, positions, dim = x.shape
     wide = power_of_two(dim)
     rows = max(1, ELEMENTS // wide)
-    return (-(-positions // (rows * TURNS)), members), {"DIM": dim, "WIDE": wide, "ROWS": rows, "TURNS": TURNS}
+    return (-(-positions // (rows * TURNS)), members), {
+        "DIM": dim,
+        "WIDE": wide,
+        "ROWS": rows,
+        "TURNS": TURNS,
+    }

@@ -39,7 +39,9 @@ def forward(
         found += tl.load(branch + at, mask=there, other=0.0).to(tl.float32)
         tl.store(total + at, found, mask=there)
         unit, _ = _normed(found, there, epsilon, DIM)
-        tl.store(normed + at, (unit * slope[None, :] + level[None, :]).to(normed.dtype.element_ty), mask=there)
+        tl.store(
+            normed + at, (unit * slope[None, :] + level[None, :]).to(normed.dtype.element_ty), mask=there
+        )
 
 
 @triton.jit
@@ -48,9 +50,7 @@ def backward(
     WITH_TOTAL: tl.constexpr, NARROW: tl.constexpr,
     DIM: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
-    """With u the normed sum and p = gain ∘ its gradient: (p − mean p − u·mean(p u))·rate, and this program's share of
-    the gradients of bias, gain and shift.
-    """
+    """With u the normed sum and p = gain ∘ its gradient: (p − mean p − u·mean(p u))·rate, and shares of bias, gain, shift."""
     member, feature = tl.program_id(1).to(tl.int64), tl.arange(0, WIDE)
     slope = tl.load(gain + member * gain_stride + feature, mask=feature < DIM, other=0.0)
     to_bias = tl.zeros((ROWS, WIDE), tl.float32)

@@ -10,7 +10,9 @@ CUBIC = tl.constexpr(0.044715)
 
 
 @triton.jit
-def _block(turn, positions, HIDDEN: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr):
+def _block(
+    turn, positions, HIDDEN: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr
+):
     """Where a block of a member lies, and which numbers of it there are."""
     member = tl.program_id(2).to(tl.int64)
     position = (tl.program_id(0) * TURNS + turn) * ROWS + tl.arange(0, ROWS)

@@ -101,7 +101,12 @@ _forward.register_autograd(_gradient, setup_context=_keep)
 
 
 def _side_by_side(
-    kernel: Any, arrays: Sequence[Tensor], lse: Tensor, others: Sequence[Tensor], ranks: Sequence[int], tokens: int
+    kernel: Any,
+    arrays: Sequence[Tensor],
+    lse: Tensor,
+    others: Sequence[Tensor],
+    ranks: Sequence[int],
+    tokens: int,
 ) -> None:
     """Launch the kernel for the members of each rank, in a stream of its own where there are several."""
     groups = list(rank_groups(ranks))

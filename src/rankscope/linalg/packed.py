@@ -1,4 +1,4 @@
-"""Many tensors of a stack as two: an optimizer, a cast and a look for overflow are then a launch each, and not one per tensor."""
+"""Many tensors of a stack as two: an optimizer, a cast and a look for overflow are then a launch each, not one per tensor."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
