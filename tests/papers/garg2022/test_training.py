@@ -170,6 +170,23 @@ def test_rows_have_every_measurement():
     assert {row["step"] for row in first.records} == {30}
 
 
+def test_known_algorithms_are_those_of_the_class():
+    known = {}
+    for cell in SMOKE["baselines"].cells()[::2]:
+        (outcome,) = SMOKE["baselines"].trainer.run([cell], Job())
+        rows = outcome.records
+        known[cell.task.functions] = {row["algorithm"] for row in rows}
+        assert {row["examples"] for row in rows} == set(range(cell.task.points))
+        assert all(math.isfinite(row["error"]) for row in rows)
+    always = {"least squares", "averaging", "3 nearest neighbours"}
+    assert known == {
+        Functions.LINEAR: always,
+        Functions.SPARSE: always | {"lasso 0.1", "lasso 0.01"},
+        Functions.NETWORK: always | {"network by Adam"},
+        Functions.TREE: always | {"greedy tree", "greedy tree on signs"},
+    }
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("functions", Functions)

@@ -77,7 +77,7 @@ SIZES = {
         apart=(64, 3), ranks=(1, 4, 16, 64), heads=(1, 4, 16),
         classes=(128, 6, (1, 4, 32)),
         train=PAPER_RECIPE.replace(precision=Precision.FLOAT16, pieces=PIECES),
-        class_steps=PIECES[-1], seeds=2, samples=1280, fitted=128, long_curriculum=LONG_CURRICULUM,
+        class_steps=PIECES[-1], seeds=2, samples=1280, fitted=64, long_curriculum=LONG_CURRICULUM,
     ),
 }  # fmt: skip
 
