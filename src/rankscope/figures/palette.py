@@ -22,11 +22,17 @@ class Dash(NamedTuple):
     """A way to draw a line, as either library calls it."""
 
     plotly: str
-    matplotlib: str
+    matplotlib: str | tuple[int, tuple[int, ...]]
 
 
 SOLID = Dash("solid", "-")
-BROKEN = (Dash("dash", "--"), Dash("dot", ":"), Dash("dashdot", "-."))
+BROKEN = (
+    Dash("dash", "--"),
+    Dash("dot", ":"),
+    Dash("dashdot", "-."),
+    Dash("12px,3px", (0, (8, 2))),
+    Dash("10px,2px,2px,2px,2px,2px", (0, (6, 2, 1, 2, 1, 2))),
+)
 """The paper's curves that have no colour of their own: dashes tell them apart."""
 
 DASHES = (SOLID, *BROKEN)

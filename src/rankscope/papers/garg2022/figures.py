@@ -176,7 +176,7 @@ def _algorithms(known: pd.DataFrame, functions: Functions) -> list[Series]:
     found = []
     for name, own in rows.groupby("algorithm", sort=False):
         means = own.groupby("examples", sort=True)["error"].mean()
-        means = means[means <= 1.05]
+        means = means.where(means <= 1.05)
         found.append(Series(str(name), [float(str(x)) for x in means.index], means.tolist(), paper=True))
     return found
 
