@@ -7,7 +7,8 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import rows_of
-from rankscope.papers.garg2022.measurement import BASELINE, ERRORS, LOSS
+from rankscope.papers.garg2022.algorithms import BASELINE
+from rankscope.papers.garg2022.measurement import ERRORS, LOSS
 from rankscope.papers.garg2022.quantities import (
     authors_heads,
     by_size,
