@@ -15,7 +15,7 @@ from rankscope.checkpoints.architectures import ARCHITECTURES, BY_MODEL_TYPE, BY
 from rankscope.checkpoints.blocks import AttentionBlock, MlpBlock
 from rankscope.checkpoints.latent import LatentBlock
 from rankscope.checkpoints.layout import AttentionLayout, Latent, Layout, MlpLayout, Rotation, Separate
-from rankscope.checkpoints.rope import read_rope
+from rankscope.checkpoints.rope import read_rope, turns_neighbours
 from rankscope.checkpoints.source import Source, open_source
 from rankscope.checkpoints.towers import default_setting, find_towers
 from rankscope.core import InputError, suggest
@@ -197,8 +197,22 @@ def open_checkpoint(model: Model, **opening: Unpack[Opening]) -> Checkpoint:
     if isinstance(layout, str):
         if layout not in BY_NAME:
             raise InputError(f"No architecture {layout!r}. {suggest(layout, BY_NAME)}")
-        layout = BY_NAME[layout]
+        layout = _turned_as(source, BY_NAME[layout])
     return Checkpoint(source, layout, opening.get("heads"))
+
+
+def _turned_as(source: Source, layout: Layout) -> Layout:
+    """A layout that was named for another architecture, with the rotation that transformers knows of the model's own."""
+    own = turns_neighbours(str((source.config or {}).get("model_type")))
+    if own is None:
+        return layout
+    rotation = Rotation.INTERLEAVED if own else Rotation.HALVES
+    return layout.replace(
+        attention=tuple(
+            part if isinstance(part.qkv, Latent) else part.replace(rotation=rotation)
+            for part in layout.attention
+        )
+    )
 
 
 def find_layout(source: Source) -> Layout:
