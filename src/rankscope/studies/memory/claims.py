@@ -45,7 +45,9 @@ def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
         )
         checks.append(
             Check(
-                f"largest gap beyond it, {shape}, rank {rank}", per_seed(beyond, beyond["gap"], "max"), AtMost(RULE)
+                f"largest gap beyond it, {shape}, rank {rank}",
+                per_seed(beyond, beyond["gap"], "max"),
+                AtMost(RULE),
             )
         )
     return checks
