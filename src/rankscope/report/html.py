@@ -23,7 +23,7 @@ from rankscope.figures.printed import save_static
 from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
 from rankscope.lab.claim import Claim, wrong_by_chance
-from rankscope.lab.engines.workers import FORKS, Signals, crew
+from rankscope.lab.engines.workers import FORKS, Signals, hands
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
 from rankscope.report.answers import answers, contradictions, hero, labels, size, statements
@@ -119,7 +119,7 @@ def _draw(figures: Sequence[Figure], folder: Path) -> None:
         save_static(figure, folder)
 
     count = min(len(figures), torch.get_num_threads()) if FORKS else 1
-    with crew(max(1, count), [draw]) as workers:
+    with hands(max(1, count), [draw]) as workers:
         for drawn in [workers.submit(0, figure) for figure in figures]:
             drawn.result()
 

@@ -101,7 +101,7 @@ class Mean(NamedTuple):
         return plus, minus
 
 
-class Start(NamedTuple):
+class Initial(NamedTuple):
     """m neurons, δ and ξ."""
 
     hidden: int
@@ -109,7 +109,7 @@ class Start(NamedTuple):
     init_noise: float
 
 
-def flow_path(mean: Mean, start: Start, *, loss: float = 0.05, draws: int = 4, step: float = 0.05) -> float:
+def flow_path(mean: Mean, start: Initial, *, loss: float = 0.05, draws: int = 4, step: float = 0.05) -> float:
     """ηT of gradient flow on the two mean samples at uniform attention: the corrected law is T = flow_path/η.
 
     At uniform attention every position reads z = W_V x̄, and the two labels have the mean tokens x̄₊ and x̄₋. With
@@ -121,7 +121,7 @@ def flow_path(mean: Mean, start: Start, *, loss: float = 0.05, draws: int = 4, s
     each half as long as its sample is inside the margin. η is gone, so T ∝ 1/η; M, m, δ and ξ enter by logarithms, and
     the fractions nearly as 1/(α − κ). The mean over `draws` of W_O and a.
 
-    >>> path = flow_path(Mean(20, 0.4, 0.1), Start(200, 0.2, 0.2 / 200**0.5))
+    >>> path = flow_path(Mean(20, 0.4, 0.1), Initial(200, 0.2, 0.2 / 200**0.5))
     >>> 27 < path < 32
     True
     """
@@ -129,7 +129,7 @@ def flow_path(mean: Mean, start: Start, *, loss: float = 0.05, draws: int = 4, s
 
 
 @cache
-def _one_path(mean: Mean, start: Start, loss: float, step: float, draw: int) -> float:
+def _one_path(mean: Mean, start: Initial, loss: float, step: float, draw: int) -> float:
     rng = np.random.default_rng(draw)
     samples = np.stack(mean.samples())
     products = samples @ samples.T
