@@ -9,8 +9,7 @@ from rankscope.lab.claim import Claim, Judgement, Origin
 from rankscope.lab.finding import Finding, Question
 from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section
-
-SIZES = {Scale.PAPER.value: "at the paper's sizes", Scale.QUICK.value: "at small sizes (scale quick)"}
+from rankscope.lab.sizes import scale_words
 
 
 @dataclass(frozen=True)
@@ -33,16 +32,11 @@ class Evidence:
     def sure(self) -> str:
         """How sure it is: the sizes at which it was measured, the seeds, and where its claims were judged."""
         seeds = "1 seed" if self.finding.seeds == 1 else f"{self.finding.seeds} seeds"
-        said = f"How sure: measured {size(self.section.scale)} with {seeds}"
+        said = f"How sure: measured {scale_words(self.section.scale)} with {seeds}"
         if not self.carriers:
             return f"{said}; no verdict yet, since its claims need trainings that have not been run."
         elsewhere = {one.section.scale for one in self.carriers} - {self.section.scale}
-        return f"{said}; judged {' and '.join(map(size, sorted(elsewhere)))}:" if elsewhere else f"{said};"
-
-
-def size(scale: str) -> str:
-    """A scale in words."""
-    return SIZES.get(scale, f"at scale {scale}")
+        return f"{said}; judged {' and '.join(map(scale_words, sorted(elsewhere)))}:" if elsewhere else f"{said};"
 
 
 def labels(claims: Sequence[Claim], *, with_source: bool = False) -> dict[str, str]:
