@@ -56,7 +56,7 @@ def findings():
     return [
         Finding("first", Question.UPDATES, "Rank 2.", "It is 2.03 here.", ("toy2024.clear",), **said),
         Finding("second", Question.HEADS, "No.", "It is 0.18 at least.", ("toy2024.vague",), **said),
-        Finding("third", Question.DEPTH, "A little.", "It is 0.6 still.", ("toy2024.unknown",), **said),
+        Finding("third", Question.DEPTH, "A little.", "It is 0.6 still.", ("toy2024.later",), **said),
         Finding(
             "other", Question.DEPTH, "Memory.", "It is 1.1.", ("toy2024.against",), contradicts=True, **said
         ),
@@ -71,7 +71,7 @@ PAPER = Paper(
 def sections():
     small = Section(
         PAPER, "quick", [judge(one, pd.DataFrame()) for one in CLAIMS], figures(), PROVENANCE,
-        unfinished=[Unfinished(LATER, ())], findings=findings(),
+        unfinished=[Unfinished(LATER, LATER.checks(pd.DataFrame()))], findings=findings(),
     )  # fmt: skip
     large = Section(
         PAPER, "paper", [judge(CLAIMS[0], pd.DataFrame())], figures("-paper"), PROVENANCE, suffix="-paper",

@@ -214,10 +214,45 @@ def test_a_curve_has_one_colour_in_all_panels_of_a_figure():
     figure = Figure("f", "", "", "", [few, many, other])
     assert figure.colour_names(few) == ["rank 1", "rank 2", "rank 4"]
     assert figure.colour_names(other) == ["dim 8"]
-    of = {series.name: colour for series, colour, _ in styled(many, figure.colour_names(many))}
-    assert {
-        series.name: colour for series, colour, _ in styled(few, figure.colour_names(few))
-    }.items() <= of.items()
+    of = {series.name: colour for series, colour, _ in styled(many, figure)}
+    assert {series.name: colour for series, colour, _ in styled(few, figure)}.items() <= of.items()
+
+
+def test_a_curve_that_was_not_run_keeps_its_colour_and_says_so():
+    def panel(*run):
+        return Panel("", "x", "y", [Series(name, [1.0] * (name in run), [1.0] * (name in run)) for name in "abc"])
+
+    whole, part, never = panel("a", "b", "c"), panel("c"), panel("a", "b")
+    figure = Figure("f", "", "", "", [whole, part, never])
+    colours = [[colour for _, colour, _ in styled(one, figure)] for one in figure.panels]
+    assert colours[0] == colours[1] == colours[2]
+    named = [trace["name"] for trace in chart(part, figure)["data"]]
+    assert named == ["a (not run)", "b (not run)", "c"]
+    (legend,) = draw(figure).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c"], "some panel has each of them"
+    (legend,) = draw(Figure("f", "", "", "", [part, part])).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a (not run)", "b (not run)", "c"]
+
+
+def test_a_published_curve_has_one_dash_in_all_panels_as_long_as_there_are_dashes_enough():
+    def panel(*names):
+        return Panel("", "x", "y", [Series(name, [1.0], [1.0], paper=True) for name in names])
+
+    def dashes(one, figure):
+        return {series.name: dash for series, _, dash in styled(one, figure)}
+
+    few, many = panel("c", "a"), panel("a", "b", "c")
+    figure = Figure("f", "", "", "", [few, many])
+    assert dashes(few, figure).items() <= dashes(many, figure).items()
+    assert len(draw(figure).legends) == 1
+    more = Figure("f", "", "", "", [few, panel("a", "b", "d", "e")])
+    assert len(set(dashes(few, more).values())) == 2, "within a panel they differ"
+    assert not draw(more).legends, "each panel has its own legend"
+
+
+def test_a_figure_says_how_large_it_was():
+    figure = Figure("f", "Title", "", "", [Panel("", "x", "y")], sizes="at small sizes: dim 8, 5 seeds")
+    assert draw(figure).get_suptitle() == "Title\nat small sizes: dim 8, 5 seeds"
 
 
 def test_no_interval_is_drawn_beyond_what_can_be():

@@ -33,20 +33,13 @@ Chart = dict[str, Any]
 
 def charts_html(figure: Figure) -> str:
     """The figure as a grid of panels; each has its data beside it, which is drawn when it is scrolled to."""
-    panels = "".join(
-        panel_html(panel, figure.y_range, names=figure.colour_names(panel)) for panel in figure.panels
-    )
+    panels = "".join(panel_html(panel, figure) for panel in figure.panels)
     return f'<div class="panels" style="--columns:{figure.shape[1]}">{panels}</div>'
 
 
-def panel_html(
-    panel: Panel,
-    y_range: tuple[float, float] | None = None,
-    height: int = HEIGHT,
-    names: Sequence[str] = (),
-) -> str:
-    """One panel with its title."""
-    drawn = chart(panel, y_range, height, names)
+def panel_html(panel: Panel, figure: Figure | None = None, height: int = HEIGHT) -> str:
+    """One panel with its title, as a part of its figure or alone."""
+    drawn = chart(panel, figure, height)
     return (
         f'<figure class="panel"><figcaption>{escape(panel.title)}</figcaption>'
         f'<div class="chart" role="img" aria-label="{escape(panel.alt)}" style="min-height:{drawn["layout"]["height"]}px">'
@@ -71,13 +64,9 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def chart(
-    panel: Panel,
-    y_range: tuple[float, float] | None = None,
-    height: int = HEIGHT,
-    names: Sequence[str] = (),
-) -> Chart:
+def chart(panel: Panel, figure: Figure | None = None, height: int = HEIGHT) -> Chart:
     """Traces and layout of one panel; a map is as high as its rows need, and the legend has a line per curve."""
+    y_range = figure.y_range if figure else None
     named = len(_over(panel.heat_map)) if panel.heat_map else len({series.name for series in panel.series})
     below = LEGEND_ROW * named if panel.heat_map or named > 1 else 0
     if panel.heat_map:
@@ -103,7 +92,7 @@ def chart(
     aside, shared = any(panel.shifts), palette.unlisted(panel)
     traces = [
         trace | ({"showlegend": False} if series.name in shared else {})
-        for (series, colour, dash), shift in zip(palette.styled(panel, names), panel.shifts, strict=True)
+        for (series, colour, dash), shift in zip(palette.styled(panel, figure), panel.shifts, strict=True)
         for trace in _curve(
             _beside(series, panel.labels, shift) if aside else series, panel.drawn(series), colour, dash
         )
@@ -168,7 +157,7 @@ def _beside(series: Series, labels: Sequence[str], shift: float) -> Series:
 
 
 def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Iterator[Chart]:
-    name, errors = escape(series.name), _errors(drawn)
+    name, errors = escape(series.entry), _errors(drawn)
     if series.mark is Mark.BAR:
         yield {"type": "bar", "x": list(series.x), "y": drawn.y, "name": name, "marker": {"color": colour},
                "error_y": errors}  # fmt: skip

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from rankscope.figures.figure import Colours, Panel, Series
+from rankscope.figures.figure import Colours, Figure, Panel, Series
 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000", "#8B4513")
 PAPER = "#777777"
@@ -33,12 +33,14 @@ DASHES = (SOLID, *BROKEN)
 """Lines over a map, which are all of one colour."""
 
 
-def styled(panel: Panel, names: Sequence[str] = ()) -> Iterator[tuple[Series, str, Dash]]:
+def styled(panel: Panel, figure: Figure | None = None) -> Iterator[tuple[Series, str, Dash]]:
     """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash, in a curve's colour or grey.
 
-    `names` are those that colours are counted by, where other panels have curves of the same names.
+    In a figure, a curve looks alike in all panels, as long as there are dashes enough.
     """
-    ours = list(names or panel.own)
+    ours = figure.colour_names(panel) if figure else panel.own
+    everywhere = figure.grey_names(panel) if figure else panel.grey
+    theirs = everywhere if len(everywhere) <= len(BROKEN) else list(dict.fromkeys(panel.grey))
     shades = ramp(len(ours)) if panel.ordered else [SERIES[place % len(SERIES)] for place in range(len(ours))]
     colours = dict(zip(ours, shades, strict=True))
     grey = int(bool(unlisted(panel)))  # the first dash in grey is what the legend has for them
@@ -48,8 +50,7 @@ def styled(panel: Panel, names: Sequence[str] = ()) -> Iterator[tuple[Series, st
         elif not series.paper:
             yield series, colours.get(series.name, PAPER), SOLID
         else:
-            yield series, PAPER, BROKEN[grey % len(BROKEN)]
-            grey += 1
+            yield series, PAPER, BROKEN[(grey + theirs.index(series.name)) % len(BROKEN)]
 
 
 def unlisted(panel: Panel) -> set[str]:

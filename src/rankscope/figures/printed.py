@@ -3,6 +3,7 @@
 import io
 import math
 import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,34 +67,43 @@ def draw(figure: Figure) -> Canvas:
         max(7.0, (5.2 if columns < MOST_COLUMNS else 4.4) * columns),
         (tallest if rows == 1 else 3.6 * rows) + 0.3,
     )
-    shared = _shared_names(figure)
+    shared = _one_legend(figure)
     canvas = Canvas(figsize=size, dpi=DPI, layout="constrained")
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     for axis, panel in zip(axes, figure.panels, strict=False):
         _draw(axis, panel, figure)
         if not panel.heat_map and len(panel.series) > 1 and not shared:
-            axis.legend(fontsize=8)
+            axis.legend(*_entries([axis], panel.series), fontsize=8)
     for axis in axes[len(figure.panels) :]:
         axis.set_axis_off()
-    over = {
-        label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    if over and (maps or shared):
-        canvas.legend(
-            over.values(),
-            over.keys(),
-            loc="outside lower center",
-            ncols=min(len(over), round(size[0] / COLUMN)),
-            fontsize=9,
-        )
-    canvas.suptitle(textwrap.fill(figure.title, round(LETTERS * size[0])))
+    lines, names = _entries(axes, [series for panel in figure.panels for series in panel.series])
+    if lines and (maps or shared):
+        columns = min(len(lines), round(size[0] / COLUMN))
+        canvas.legend(lines, names, loc="outside lower center", ncols=columns, fontsize=9)
+    widest = round(LETTERS * size[0])
+    canvas.suptitle("\n".join(textwrap.fill(text, widest) for text in (figure.title, figure.sizes) if text))
     return canvas
 
 
-def _shared_names(figure: Figure) -> bool:
-    """Whether all panels have the same curves, several of them: one legend below is enough, and covers none of them."""
-    names = [{series.name for series in panel.series} for panel in figure.panels if not panel.heat_map]
-    return len(names) > 1 and all(one == names[0] for one in names) and len(names[0]) > 1
+def _one_legend(figure: Figure) -> bool:
+    """Whether one legend below is enough for all panels, and covers none: one has the curves of all, and they look alike."""
+    panels = [panel for panel in figure.panels if not panel.heat_map]
+    names = [{series.name for series in panel.series} for panel in panels]
+    dashes = len({name for panel in panels for name in panel.grey})
+    most = max(names, key=len, default=set())
+    alike = all(one == most for one in names) or dashes <= len(palette.BROKEN)
+    return len(names) > 1 and len(most) > 1 and alike and all(one <= most for one in names)
+
+
+def _entries(axes: Iterable[Any], series: Sequence[Series]) -> tuple[list[Any], list[str]]:
+    """A line and a name for every curve of some axes, in the order of the series; one that was run somewhere is named so."""
+    found = {name: line for axis in axes for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    first = list(dict.fromkeys(one.name for one in series))
+    order = {one.entry: first.index(one.name) for one in series}
+    run = {one.name for one in series if len(one.x)}
+    dropped = {one.entry for one in series if not len(one.x) and one.name in run}
+    names = sorted(found.keys() - dropped, key=lambda name: order.get(name, len(order)))
+    return [found[name] for name in names], names
 
 
 def _draw(axis: Any, panel: Panel, figure: Figure) -> None:
@@ -106,10 +116,10 @@ def _draw(axis: Any, panel: Panel, figure: Figure) -> None:
         return
     once = palette.unlisted(panel)
     for (series, colour, dash), shift in zip(
-        palette.styled(panel, figure.colour_names(panel)), panel.shifts, strict=True
+        palette.styled(panel, figure), panel.shifts, strict=True
     ):
         x = [panel.labels.index(label) + shift if isinstance(label, str) else label for label in series.x]
-        name = "_" if series.name in once else series.name  # matplotlib's legend leaves out what begins so
+        name = "_" if series.name in once else series.entry  # matplotlib's legend leaves out what begins so
         _draw_series(axis, replace(series, name=name), x, panel.drawn(series), colour, dash)
     for name in sorted(once):
         axis.plot([], [], color=palette.PAPER, linestyle=palette.BROKEN[0].matplotlib, label=name)

@@ -16,6 +16,7 @@ from rankscope.lab.results import results_section
 from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section, Unfinished
 from rankscope.lab.selection import Selection
+from rankscope.lab.sizes import sized
 from rankscope.lab.statement import rule
 from rankscope.lab.store import Store
 
@@ -61,7 +62,7 @@ def sections(selection: Selection, store: Store) -> list[Section]:
                 paper=paper,
                 scale=selection.scale.value,
                 judgements=list(judgements.values()),
-                figures=figures,
+                figures=sized(figures, selection.scale.value, provenance),
                 provenance=provenance,
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
                 unfinished=[one for one in found if isinstance(one, Unfinished)],

@@ -26,7 +26,8 @@ from rankscope.lab.claim import Claim, wrong_by_chance
 from rankscope.lab.engines.workers import FORKS, Signals, hands
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
-from rankscope.report.answers import answers, contradictions, hero, labels, size, statements
+from rankscope.lab.sizes import scale_words
+from rankscope.report.answers import answers, contradictions, hero, labels, statements
 from rankscope.report.claims import beside, factor, groups, other, undecided
 
 
@@ -132,7 +133,7 @@ def _section(section: Section) -> dict[str, object]:
     return {
         "paper": section.paper,
         "title": title(section.paper),
-        "size": size(section.scale),
+        "size": scale_words(section.scale),
         "scale": section.scale,
         "suffix": section.suffix,
         "id": section.paper.name + section.suffix,
