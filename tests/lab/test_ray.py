@@ -173,12 +173,13 @@ def test_a_node_dies_in_the_middle_and_another_joins_late(engine, cluster, said,
     with going(tmp_path / "run", experiment, engine):
         victim = with_state(tmp_path / "run", experiment)
         cluster.kill(victim[1])
+        wait_for(lambda: engine.at_work == "2 nodes, 2 workers")
         cluster.add()
+        wait_for(lambda: engine.at_work == "3 nodes, 3 workers")
     same(Store(tmp_path / "run"), experiment, expected)
     assert any("NodeDiedError" in one and "goes on elsewhere" in one for one in said)
     *_, (_, node, _, step) = (one for one in begun(trace) if one[0] == victim[0])
     assert (node != victim[1], step > 0) == (True, True)
-    wait_for(lambda: engine.at_work == "3 nodes, 3 workers")
 
 
 def test_a_worker_with_other_code_refuses_and_says_who_it_is(engine):

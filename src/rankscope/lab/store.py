@@ -41,6 +41,9 @@ WRONG_ROW = "its row is not what was stored"
 AT_ONCE = 1000
 """Cells that are read at a time: what is held is bounded by this, and by what is returned."""
 
+MANY = 100_000
+"""Files of arrays that were found to be sound and are remembered, at most."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -285,8 +288,10 @@ class Store:
 
     def _wrong_arrays(self, row: dict[str, Any]) -> str | None:
         """What is wrong with the arrays of a row; a file that was found to be sound is not read again."""
+        if not row["arrays"]:
+            return None
         path = self.arrays_path(row["code"], row["key"])
-        if not row["arrays"] or (path, row["arrays"]) in self._sound:
+        if (path, row["arrays"]) in self._sound:
             return None
         try:
             if _digest(path.read_bytes()) != row["arrays"]:
@@ -295,6 +300,8 @@ class Store:
             return f"{path.name} is missing"
         except OSError as error:
             return f"{path.name} cannot be read ({error.strerror})"
+        if len(self._sound) >= MANY:
+            self._sound.clear()
         self._sound.add((path, row["arrays"]))
         return None
 
