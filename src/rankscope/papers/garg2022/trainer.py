@@ -3,6 +3,7 @@
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,6 +17,9 @@ from rankscope.papers.garg2022.measurement import Samples, baseline_rows, record
 from rankscope.papers.garg2022.recipe import DecoderCell, Recipe
 from rankscope.papers.garg2022.training import train_group
 from rankscope.tasks.in_context import InContext
+
+PROBED = 100
+"""Steps of a training that is timed: more than are taken."""
 
 Trained = tuple[Weights, Float[Tensor, "step member"]]
 """The weights, and the loss of every step."""
@@ -45,9 +49,22 @@ class DecoderTrainer(Trainer[InContext, Decoder, Recipe, Trained]):
         return cell.train.precision.value
 
     def seconds_per_step(self, cells: Sequence[DecoderCell], device: str) -> float:
-        """Time of a step of the whole task: the curriculum's first steps are shorter."""
-        whole = [replace(cell, train=cell.train.replace(curriculum=None)) for cell in cells]
-        return super().seconds_per_step(whole, device)
+        """Time of a step of the whole task: the curriculum's first steps are shorter.
+
+        It is measured once for all pieces of a training. So a queue, which has what is quickest first, has them in order.
+        """
+        return _seconds_per_step(
+            tuple(
+                replace(cell, train=cell.train.replace(steps=PROBED, pieces=(), curriculum=None), point=())
+                for cell in cells
+            ),
+            device,
+        )
+
+
+@cache
+def _seconds_per_step(cells: tuple[DecoderCell, ...], device: str) -> float:
+    return Trainer.seconds_per_step(DecoderTrainer(), cells, device)
 
 
 class Baselines(Computation[InContext, Config, Samples]):

@@ -14,8 +14,10 @@ from rankscope.ensembles.encoder import Encoder
 from rankscope.lab import Experiment, Grid, Scale
 from rankscope.papers.amsel2024.recipe import OUR_RECIPE
 from rankscope.studies.real.assets import missing
+from rankscope.studies.text.heads import Heads, Layer
+from rankscope.studies.text.projections import Projection, Projections, Samples
 from rankscope.studies.text.sources import DIGITS, LAYERS, SENTENCES, STATES, WORDS
-from rankscope.studies.text.trainer import Heads, LawTrainer, Layer, Projection, Projections, Samples
+from rankscope.studies.text.trainer import LawTrainer
 from rankscope.tasks.laws import Ellipsoid, Empirical, LawNeighbors, Measured, Sphere
 from rankscope.training.precision import Precision
 
