@@ -50,7 +50,7 @@ TRAIN = Sgd(steps=300, batch=32, learning_rate=1.0)
 SEEDS = {Scale.SMOKE: (3, 2), Scale.QUICK: (20, 8), Scale.PAPER: (100, 40)}
 """Seeds of the regime experiment, and of every sweep."""
 
-STEPS = {Scale.SMOKE: 60, Scale.QUICK: 300, Scale.PAPER: 300}
+STEPS = {Scale.SMOKE: 20, Scale.QUICK: 300, Scale.PAPER: 300}
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "as chosen": {},
