@@ -286,6 +286,14 @@ def test_code_counts_and_docstrings_and_what_is_for_type_checkers_do_not(small):
         assert small({"near.py": other}) != before
 
 
+def test_the_text_of_code_has_nothing_that_another_python_would_have_otherwise(small):
+    """Newer ones give definitions empty lists of type parameters: what is empty, and where it stands, is not in the text."""
+    text = small({"near.py": "def f(x):\n    return\n"})["pkg.near"]
+    assert text == (
+        "Module(body=[FunctionDef(name='f',args=arguments(args=[arg(arg='x')]),body=[Return()])])"
+    )
+
+
 def test_a_name_that_comes_from_nowhere_is_an_error_that_says_what_to_do(small):
     with pytest.raises(
         RankscopeError, match=r"pkg\.trains imports 'lazy' from pkg.* the module that defines it"
