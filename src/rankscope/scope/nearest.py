@@ -112,9 +112,8 @@ class Scratch:
         self, rows: Float[Tensor, "row dim"], start: int
     ) -> Iterator[tuple[int, Float[Tensor, "row dim"]]]:
         """The rows, a few at a time, each with the number of its first."""
-        for part in rows.split(self.keys):
-            yield start, part
-            start += len(part)
+        for first in range(0, len(rows), self.keys):
+            yield start + first, rows[first : first + self.keys]
 
     def scores(
         self, queries: Float[Tensor, "query dim"], keys: Float[Tensor, "row dim"]
