@@ -159,10 +159,36 @@ def spectra_gpu() -> str:
     return table(header, rows)
 
 
+def retrieval() -> str:
+    """Exact search beside two peers, and the whole instrument, for every size."""
+    rows = []
+    for size in read("retrieval")["sizes"]:
+        *ways, whole = size["ways"]
+        rows.append(
+            (
+                f"{size['rows']:,} × {size['dim']}",
+                *(
+                    f"{digits(way['seconds'])} s ({span([way['least'], way['most']])}), {way['added_mib']:,.0f} MiB"
+                    + (f"; {span(way['over_scope_range'])} times ours" if place else "")
+                    for place, way in enumerate(ways)
+                ),
+                f"{digits(whole['seconds'])} s, {whole['added_mib']:,.0f} MiB",
+            )
+        )
+    return table(
+        (
+            "rows × dims",
+            *("ours" if way["way"] == "scope" else way["way"] for way in ways),
+            "all ranks, ours",
+        ),
+        rows,
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     function.__name__: function
     for function in (
-        ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, rounding_floor, spectra_gpu
+        ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, rounding_floor, spectra_gpu, retrieval
     )
 }  # fmt: skip
 """Tables by the name that a page marks their place with."""
