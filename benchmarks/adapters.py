@@ -202,10 +202,8 @@ def steps(
         shutil.copytree(folder / "cache", cache)
         os.environ["XDG_CACHE_HOME"] = str(cache)
         found = timed([*ours, *flags, "--out", str(adapter)])
-        if only is None and whole:
-            found["output_error"] = output_error(folder, adapter)
-        elif only is None and not flags:
-            found["output_error"] = own_error(adapter)
+        if only is None and not flags:  # what is written is the same without verification
+            found["output_error"] = output_error(folder, adapter) if whole else own_error(adapter)
         shutil.rmtree(cache)
         yield f"rankscope, {step} after the look", found
     if mergekit is not None and only is None:
