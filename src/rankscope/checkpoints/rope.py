@@ -85,14 +85,19 @@ def read_rope(config: Mapping[str, Any], head_dim: int, layer: int, *, interleav
 def turns_neighbours(model_type: str) -> bool | None:
     """Whether transformers' own code for a model type turns coordinates 2i and 2i + 1 together; None where it does not say.
 
-    Its `rotate_half` makes (−1, 0, −3, 2) of (0, 1, 2, 3) then, and (−2, −3, 0, 1) where it turns halves.
+    Its rotation by a right angle makes (−1, 0, −3, 2) of (0, 1, 2, 3) then, and (−2, −3, 0, 1) where it turns halves; as
+    complex numbers only neighbours are turned.
     """
     try:
         known = import_extra("transformers").CONFIG_MAPPING[model_type]
-        module = import_module(known.__module__.replace("configuration_", "modeling_"))
-        turned = module.rotate_half(torch.arange(4.0)).tolist()
-    except (InputError, KeyError, ImportError, AttributeError):
+        code = vars(import_module(known.__module__.replace("configuration_", "modeling_")))
+    except (InputError, KeyError, ImportError):
         return None
+    rotate = code.get("rotate_half") or code.get("rotate_every_two")
+    if rotate is None:
+        turn = getattr(code.get("apply_rotary_emb"), "__code__", None)
+        return True if turn is not None and "view_as_complex" in turn.co_names else None
+    turned = rotate(torch.arange(4.0).reshape(1, 1, 1, 4)).flatten().tolist()
     return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(tuple(turned))
 
 
