@@ -237,17 +237,11 @@ def adapters() -> str:
     return table(header, rows)
 
 
-
-
 TABLES: dict[str, Callable[[], str]] = {
     function.__name__: function
     for function in (
-        ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, rounding_floor, spectra_gpu, retrieval
-=======
-        adapters, compression, ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, rounding_floor,
+        adapters, compression, ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, retrieval, rounding_floor,
         spectra_gpu,
-
-
     )
 }  # fmt: skip
 """Tables by the name that a page marks their place with."""
