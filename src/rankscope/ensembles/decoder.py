@@ -150,15 +150,14 @@ def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> 
         )
     ]
     # slices would each have a gradient of the whole array's size
-    parts = torch.split_with_sizes(qkv, [len(ranks) for ranks in calls])
-    return torch.cat(
-        [
-            causal_attention(part, ranks, tokens)
-            if gains(ranks[0], samples, part.dtype, part.device)
-            else _stock(part, ranks[0], tokens)
-            for ranks, part in zip(calls, parts, strict=True)
-        ]
-    )
+    parts = torch.split_with_sizes(qkv, [len(ranks) for ranks in calls]) if len(calls) > 1 else [qkv]
+    contexts = [
+        causal_attention(part, ranks, tokens)
+        if gains(ranks[0], samples, part.dtype, part.device)
+        else _stock(part, ranks[0], tokens)
+        for ranks, part in zip(calls, parts, strict=True)
+    ]
+    return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
 
 
 def _stock(qkv: Tensor, rank: int, tokens: int) -> Tensor:

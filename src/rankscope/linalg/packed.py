@@ -13,7 +13,10 @@ NARROW, WIDE = "narrow", "wide"
 
 @dataclass(frozen=True)
 class Packing:
-    """The shapes of one member's tensors, by name: of those that are cast before use, and of the others."""
+    """The shapes of one member's tensors, by name: of matrices that are cast before use, and of all others.
+
+    These matrices lie transposed: the gradient of W in x Wᵀ comes as xᵀ times a gradient, which is Wᵀ's, and is not copied.
+    """
 
     narrow: dict[str, torch.Size]
     wide: dict[str, torch.Size]
@@ -30,14 +33,16 @@ class Packing:
     def pack(self, weights: Weights) -> Weights:
         """Two tensors, (member, number)."""
         return {
-            kind: torch.cat([weights[name].flatten(1) for name in shapes], 1)
-            for kind, shapes in ((NARROW, self.narrow), (WIDE, self.wide))
+            NARROW: torch.cat([weights[name].mT.flatten(1) for name in self.narrow], 1),
+            WIDE: torch.cat([weights[name].flatten(1) for name in self.wide], 1),
         }
 
     def unpack(self, packed: Weights, dtype: torch.dtype | None = None) -> Weights:
         """The tensors by name, as views of the two, the narrow ones in `dtype` if one is given."""
         narrow = packed[NARROW] if dtype is None else packed[NARROW].to(dtype)
-        return _cut(narrow, self.narrow) | _cut(packed[WIDE], self.wide)
+        transposed = {name: torch.Size(reversed(shape)) for name, shape in self.narrow.items()}
+        maps = {name: part.mT for name, part in _cut(narrow, transposed).items()}
+        return maps | _cut(packed[WIDE], self.wide)
 
 
 def _cut(packed: Tensor, shapes: dict[str, torch.Size]) -> Weights:
