@@ -35,6 +35,11 @@ def test_options_that_do_not_go_together_are_refused(refuses, given, saying):
     refuses("reproduce", "li2024", *given, saying=saying)
 
 
+def test_a_cluster_that_does_not_answer_is_named_at_once(refuses):
+    line = ("reproduce", "amsel2024", "--engine", "ray", "--address", "127.0.0.1:1")
+    refuses(*line, saying="No Ray cluster at 127.0.0.1:1 (Connection refused). Start one with ray start --head")
+
+
 def test_without_ray_the_remedy_is_named(refuses, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in [name for name in sys.modules if name.startswith("rankscope.lab.engines.ray.")]:
