@@ -17,6 +17,7 @@ from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Outcome, Store, run
 from rankscope.lab.engines.ray.engine import Ray
 from rankscope.lab.engines.ray.worker import Refused, Task, probed
+from rankscope.lab.engines.work import Shape
 from rankscope.lab.runner import FailedGroupsError, schedule
 from rankscope.lab.trainer import Computation
 from tests.lab.simulated import simulated, wait_for
@@ -269,6 +270,26 @@ def test_groups_share_a_gpu_by_the_fraction_that_they_ask_for(cluster, monkeypat
     assert len(shared[0][1]) == 1
     assert alone == ({"CPU": 1.0}, [])
     cluster.kill(node)
+
+
+def step(work, task):
+    """Instead of what a worker does: the seconds that its node says a step takes."""
+    return float(os.environ["STEP"])
+
+
+def test_steps_are_timed_on_every_kind_of_gpu_and_the_slowest_counts(cluster, monkeypatch):
+    monkeypatch.setattr("rankscope.lab.engines.ray.cluster._ENTRY", ray.remote(step))
+    nodes = [
+        cluster.add(num_gpus=1, resources={f"accelerator_type:{kind}": 1}, env_vars={"STEP": seconds})
+        for kind, seconds in (("Slow", "0.5"), ("Quick", "0.25"), ("Slow", "0.5"))
+    ]
+    shape = Shape(walks(), None, tuple(walks().cells()))
+    with Ray("cuda", address=cluster.address) as engine, engine.probes([shape]) as probe:
+        wait_for(lambda: engine.at_work == "3 nodes, 3 workers")
+        assert engine.place == "ray 1 of Quick, Slow"
+        assert probe(0, 2) == 0.5
+    for node in nodes:
+        cluster.kill(node)
 
 
 def test_nothing_imports_ray_before_it_is_asked_for():
