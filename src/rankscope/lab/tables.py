@@ -207,8 +207,8 @@ def _write_pieces(folder: Path, name: str, pieces: Callable[[], Iterator[pd.Data
 
 def _of_its_kind(piece: pd.DataFrame) -> pd.DataFrame:
     """A few rows that have every type of the piece's columns, and hold on to no other row."""
-    found = (piece[name].first_valid_index() for name in piece)
-    return piece.loc[sorted({0, *(row for row in found if row is not None)})].copy()
+    rows = {0, *(int(piece[name].notna().argmax()) for name in piece)}
+    return piece.iloc[sorted(rows)].copy()
 
 
 def _write(folder: Path, name: str, table: pd.DataFrame, csv: bool) -> int:
