@@ -224,7 +224,7 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatc
     at_paper = replace(section, figures=[figure])
     quick = replace(at_paper, suffix="", figures=[replace(figure, id="amsel2024-1")])
     monkeypatch.setattr(
-        "rankscope.report.html.save_static", lambda figure, folder: (folder / figure.id).touch()
+        "rankscope.figures.printed.save_static", lambda figure, folder: (folder / figure.id).touch()
     )
     page = write_report(tmp_path / "page", [quick, at_paper])
     drawn = {path.name for path in (tmp_path / "page" / "figures").iterdir()}
@@ -249,7 +249,7 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatc
 def test_an_interactive_legend_names_what_was_not_run(browser, monkeypatch, partly, tmp_path):
     section = results_section(AMSEL, partly)
     monkeypatch.setattr(
-        "rankscope.report.html.save_static", lambda figure, folder: (folder / figure.id).touch()
+        "rankscope.figures.printed.save_static", lambda figure, folder: (folder / figure.id).touch()
     )
     browser.get(write_report(tmp_path, [replace(section, figures=section.figures[:1])]).as_uri())
     draw(browser, browser.find_element("css selector", ".figure"))

@@ -96,7 +96,7 @@ def test_a_figure_that_cannot_be_drawn_is_told(monkeypatch, tmp_path):
     def fail(figure, folder):
         raise OSError(f"no room for {figure.id}")
 
-    monkeypatch.setattr("rankscope.report.html.save_static", fail)
+    monkeypatch.setattr("rankscope.figures.printed.save_static", fail)
     with pytest.raises(OSError, match="no room for toy-1"):
         write_report(tmp_path, [hostile_section()])
     assert not (tmp_path / "index.html").exists()

@@ -122,10 +122,7 @@ class Store:
     def damaged(self, *experiments: Experiment) -> list[str]:
         """A sentence on each cell of the experiments that today's code has finished, and that is not whole any more."""
         return [
-            f"{named(cell)} is damaged: {row.damage}. It counts as missing, and rankscope reproduce computes it again."
-            for one in experiments
-            for cell, row in self.rows(one)
-            if row.damage is not None
+            damage(cell, row) for one in experiments for cell, row in self.rows(one) if row.damage is not None
         ]
 
     def count(self, *experiments: Experiment) -> int:
@@ -182,10 +179,10 @@ class Store:
     def table_pieces(self, experiment: Experiment) -> Iterator[pd.DataFrame]:
         """The table, a piece at a time."""
         return _frames(
-            {**dict(cell.point), "seed": cell.seed, "cell": row.values["key"], **record}
+            record
             for cell, row in self.rows(experiment)
             if row.damage is None
-            for record in json.loads(row.values["records"])
+            for record in records(cell, row)
         )
 
     def provenance(self, *experiments: Experiment) -> pd.DataFrame:
@@ -314,6 +311,17 @@ def named(cell: Cell) -> str:
     """A cell as a person would name it."""
     axes = [f"{name}={label}" for name, label in cell.point]
     return f"{cell.experiment} {', '.join([*axes, f'seed={cell.seed}'])} ({cell.key()})"
+
+
+def damage(cell: Cell, row: Row) -> str:
+    """What is wrong with a damaged cell, and what will be done."""
+    return f"{named(cell)} is damaged: {row.damage}. It counts as missing, and rankscope reproduce computes it again."
+
+
+def records(cell: Cell, row: Row) -> list[dict[str, Any]]:
+    """The rows that a cell has in its experiment's table."""
+    own = {**dict(cell.point), "seed": cell.seed, "cell": row.values["key"]}
+    return [{**own, **record} for record in json.loads(row.values["records"])]
 
 
 def _code(experiment: Experiment) -> str:

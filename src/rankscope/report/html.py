@@ -19,7 +19,6 @@ import rankscope
 from rankscope.core.files import write_atomic
 from rankscope.figures.figure import Figure, Panel
 from rankscope.figures.interactive import SMALL, charts_html, panel_html
-from rankscope.figures.printed import save_static
 from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
 from rankscope.lab.claim import Claim, wrong_by_chance
@@ -115,6 +114,7 @@ def title(paper: Paper) -> str:
 
 def _draw(figures: Sequence[Figure], folder: Path) -> None:
     """Every figure as PNG and PDF, as many at a time as there are cores."""
+    from rankscope.figures.printed import save_static  # takes a while to import, and a page alone needs none of it
 
     def draw(_: Signals, figure: Figure) -> None:
         save_static(figure, folder)

@@ -21,7 +21,7 @@ FAMILY_A = {
 FAMILY_B = {Scale.SMOKE: (5, 6, 7, 8), Scale.QUICK: (10, 14, 20, 28), Scale.PAPER: (10, 16, 25, 40)}
 """Numbers of patterns of the two families."""
 
-LONGEST = {Scale.SMOKE: 20, Scale.QUICK: 4000, Scale.PAPER: 4000}
+LONGEST = {Scale.SMOKE: 60, Scale.QUICK: 4000, Scale.PAPER: 4000}
 """Steps after which a training is given up."""
 
 NEURONS = (50, 100, 200, 400, 800)

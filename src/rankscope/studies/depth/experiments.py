@@ -35,7 +35,7 @@ WIRINGS: dict[str, dict[str, Any]] = {
 SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 5, Scale.PAPER: 20}
 LAYERS = {Scale.SMOKE: (1, 2), Scale.QUICK: (1, 2, 4), Scale.PAPER: (1, 2, 3, 4)}
 HEADS = {Scale.SMOKE: (2,), Scale.QUICK: (1, 2, 4, 8), Scale.PAPER: (1, 2, 4, 8)}
-STEPS = {Scale.SMOKE: 10, Scale.QUICK: 100, Scale.PAPER: 300}
+STEPS = {Scale.SMOKE: 30, Scale.QUICK: 100, Scale.PAPER: 300}
 
 
 def experiments(scale: Scale) -> list[Experiment]:
