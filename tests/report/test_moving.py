@@ -83,15 +83,18 @@ def test_nothing_is_cut_and_nothing_complains(opened):
 def test_the_first_screen_has_three_answers_and_how_sure_they_are(opened):
     cards = [card.text for card in css(opened, ".answer")]
     assert [card.splitlines()[1] for card in cards] == ["Rank 2.", "No.", "A little."]
-    assert "How sure: measured at the paper's sizes with 3 seeds. See the figure.\nholds Statement of clear." in cards[0], (
-        "the larger run is shown"
-    )
     assert (
-        "at small sizes (scale quick) with 3 seeds. See the figure.\nundecided Statement of vague." in cards[1]
+        "How sure: measured at the paper's sizes with 3 seeds. See the figure.\nholds Statement of clear."
+        in cards[0]
+    ), "the larger run is shown"
+    assert (
+        "at small sizes (scale quick) with 3 seeds. See the figure.\nundecided Statement of vague."
+        in cards[1]
     )
     assert (
         "trainings are missing for a verdict at these sizes: of the checks that can be made without them, 1 hold, 0 fail "
-        "and 0 are undecided. See the figure. no verdict Statement of later. Figure 9" in " ".join(cards[2].split())
+        "and 0 are undecided. See the figure. no verdict Statement of later. Figure 9"
+        in " ".join(cards[2].split())
     )
     draw(opened, css(opened, ".answers")[0])
     against = opened.find_element(By.ID, "against")
@@ -103,7 +106,9 @@ def test_the_first_screen_has_three_answers_and_how_sure_they_are(opened):
 def test_a_finding_whose_claims_have_no_check_that_can_be_made_says_that_trainings_are_missing():
     (small, _) = sections()
     without = replace(small, unfinished=[Unfinished(LATER, ())])
-    (third,) = (one for answer in answers([without]) for one in answer.evidence if one.finding.name == "third")
+    (third,) = (
+        one for answer in answers([without]) for one in answer.evidence if one.finding.name == "third"
+    )
     assert third.sure.endswith("with 3 seeds; trainings are missing for a verdict.")
 
 

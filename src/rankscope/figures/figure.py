@@ -125,6 +125,12 @@ class HeatMap:
     here: tuple[int, int] | None = None
     label_every: int = 1
 
+    @property
+    def labelled(self) -> tuple[range, range]:
+        """The columns and the rows that have labels, those of the framed cell among them."""
+        columns, rows = (place % self.label_every for place in self.here or (0, 0))
+        return range(columns, len(self.x), self.label_every), range(rows, len(self.y), self.label_every)
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -286,16 +292,22 @@ class Figure:
 
 
 def _joined(lists: Sequence[Sequence[str]], first: Sequence[str]) -> list[str]:
-    """The names of a list and of all that share a name with it, directly or by way of others; longer lists first.
+    """The names of a list and of all that share a name with it, directly or by way of others, in the order of the lists.
 
-    >>> _joined([["a", "b"], ["b", "c", "d"], ["d"], ["e"]], ["a", "b"])
-    ['b', 'c', 'd', 'a']
+    >>> _joined([["a", "c"], ["a", "b", "c"], ["b", "e"], ["z"]], ["a", "c"])
+    ['a', 'b', 'e', 'c']
     """
     found = set(first)
     while more := {name for names in lists if found & set(names) for name in names} - found:
         found |= more
-    longest_first = sorted((names for names in lists if found & set(names)), key=len, reverse=True)
-    return list(dict.fromkeys(name for names in longest_first for name in names))
+    joined: list[str] = []
+    for names in sorted((names for names in lists if found & set(names)), key=len, reverse=True):
+        place = 0
+        for name in names:
+            if name not in joined:
+                joined.insert(place, name)
+            place = joined.index(name) + 1
+    return joined
 
 
 def tick_text(value: float, power: str) -> str:
