@@ -172,6 +172,12 @@ def test_a_deep_link_shows_what_a_filter_hides(wide, page):
     assert 0 <= wide.execute_script("return arguments[0].getBoundingClientRect().top", row) < WIDE[1]
 
 
+def test_who_hovers_a_cell_reads_its_whole_text(wide):
+    draw(wide, wide.find_element(By.ID, "figure-toy2024-1"))
+    told = "return document.querySelectorAll('#figure-toy2024-1 .chart')[1].data[0].hovertext"
+    assert wide.execute_script(told) == [["share 0.1 of 3", "share 0.9 of 3"]]
+
+
 def test_charts_are_drawn_when_they_come_near(narrow):
     last = css(narrow, ".chart")[-1]
     assert not last.find_elements(By.CSS_SELECTOR, "svg.main-svg")

@@ -134,8 +134,8 @@ def test_panels_break_into_rows_and_every_map_names_what_lies_over_it():
     assert [trace["type"] for trace in first] == ["heatmap", "scatter", "scatter"]
     assert [trace["name"] for trace in first[1:]] == ["border &lt;b&gt;", "our setting"]
     assert [trace["name"] for trace in second[1:]] == ["our setting"]
-    assert first[0]["hovertext"][0][0] == "one<br>two"
-    assert first[0]["meta"] == {"rows": ["a", "b"], "columns": ["0", "1"]}
+    assert first[0]["hovertext"] == [["0", "1"], ["1", "1"]]
+    assert first[0]["meta"] == {"rows": ["a", "b"], "columns": ["0", "1"], "words": [["one<br>two"], [""]]}
     assert charts_html(figure).count('class="chart"') == 3
 
 

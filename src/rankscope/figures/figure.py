@@ -178,7 +178,8 @@ class Panel:
                 return _apart(values)
             doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
             if len(doubled) >= MOST_TICKS // 2:
-                return doubled[:: -(-len(doubled) // MOST_TICKS)]
+                powers = range(round(math.log2(doubled[0])), math.floor(math.log2(values[-1])) + 1)
+                return [2.0**power for power in powers[:: -(-len(powers) // MOST_TICKS)]]
             return log_ticks(values)
         if whole != values and whole and all(abs(value - round(value)) <= ASIDE for value in values):
             values = sorted({float(round(value)) for value in values})

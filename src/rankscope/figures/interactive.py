@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
@@ -201,7 +202,7 @@ def _errors(drawn: Drawn) -> Chart | None:
 
 def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
     rows, columns = ([escape(label) for label in labels] for labels in (heat_map.y, heat_map.x))
-    hover = [["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text]
+    words, hover = _worded([["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text])
     place = "<br>".join(f"{label + ': ' if label else ''}%{{{axis}}}" for label, axis in (
         (escape(panel.y_label), "customdata[0]"), (escape(panel.x_label), "customdata[1]")))  # fmt: skip
     marked = any(mark for marks in heat_map.marks for mark in marks)
@@ -209,12 +210,26 @@ def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
     return {
         "type": "heatmap", "x": list(range(len(columns))), "y": list(range(len(rows))),
         "z": [list(row) for row in heat_map.values], "zmin": low, "zmax": high,
-        "meta": {"rows": rows, "columns": columns}, "hovertext": hover,
+        "meta": {"rows": rows, "columns": columns, "words": words}, "hovertext": hover,
         "text": [[escape(mark) for mark in marks] for marks in heat_map.marks] if marked else None,
         "texttemplate": "%{text}" if marked else None, "hovertemplate": f"{place}<br>%{{hovertext}}<extra></extra>",
         "colorscale": [list(level) for level in palette.MAPS[heat_map.colours]], "xgap": 1, "ygap": 1,
         "showscale": heat_map.scale, "colorbar": {"thickness": 10, "tickfont": {"size": 10}},
     }  # fmt: skip
+
+
+def _worded(texts: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[list[str]]]:
+    """Texts that differ by their numbers: the words between numbers, each once, and for every text which words and numbers.
+
+    >>> _worded([["rank 1.5 of 2", "rank 3 of 2"]])
+    ([['rank ', ' of ', '']], [['0|1.5|2', '0|3|2']])
+    """
+    words: dict[tuple[str, ...], int] = {}
+    told = []
+    for row in texts:
+        parts = [re.split(r"(\d[\d.,e+-]*)", text) for text in row]
+        told.append(["|".join([str(words.setdefault(tuple(one[::2]), len(words))), *one[1::2]]) for one in parts])
+    return [list(one) for one in words], told
 
 
 def _over(heat_map: HeatMap) -> list[Chart]:

@@ -1,6 +1,6 @@
 """Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from matplotlib import colormaps

@@ -256,10 +256,14 @@ def _draw_map(axis: Any, heat_map: HeatMap) -> None:
     slant = SLANTED if sum(map(len, labels)) > MOST_LETTERS else {}
     axis.set_xticks(columns, labels, fontsize=8, **slant)
     axis.set_yticks(rows, [heat_map.y[place] for place in rows], fontsize=8)
+    letters = len(heat_map.x) * max([0, *(len(mark) for marks in heat_map.marks for mark in marks)])
+    size = 10 if letters <= MOST_LETTERS else 6.5
     for row, marks in enumerate(heat_map.marks):
         for column, mark in enumerate(marks):
             if mark:
-                axis.text(column, row, mark, ha="center", va="center", zorder=3, path_effects=HALO)
+                axis.text(
+                    column, row, mark, ha="center", va="center", fontsize=size, zorder=3, path_effects=HALO
+                )
     for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
         axis.plot(
             line.x, line.y, color=palette.OVER, linestyle=dash.matplotlib, linewidth=1.8, label=line.name
