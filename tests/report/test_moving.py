@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -12,7 +13,7 @@ from rankscope.lab.section import Unfinished
 from rankscope.report import write_report
 from rankscope.report.answers import answers
 from tests.browser import draw, errors
-from tests.report.made import LATER, other_seeds, sections
+from tests.report.made import CLAIMS, LATER, findings, other_seeds, sections
 
 pytestmark = pytest.mark.browser
 WIDE, NARROW = (1280, 900), (390, 800)
@@ -110,6 +111,22 @@ def test_a_finding_whose_claims_have_no_check_that_can_be_made_says_that_trainin
         one for answer in answers([without]) for one in answer.evidence if one.finding.name == "third"
     )
     assert third.sure.endswith("with 3 seeds; trainings are missing for a verdict.")
+
+
+def test_a_verdict_from_other_sizes_than_the_finding_says_so(tmp_path):
+    (small, large) = sections()
+    page = write_report(tmp_path, [small, replace(large, findings=findings())], printed=False).read_text(
+        "utf-8"
+    )
+    assert 'Statement of vague.</a> <span class="soft">Remark 3, at small sizes (scale quick)</span>' in page
+    assert 'Statement of clear.</a> <span class="soft">Figure 1</span>' in page, "judged at its own sizes"
+    both = replace(
+        large, findings=findings(), unfinished=[Unfinished(CLAIMS[2], CLAIMS[2].checks(pd.DataFrame()))]
+    )
+    (second,) = (
+        one for answer in answers([small, both]) for one in answer.evidence if one.finding.name == "second"
+    )
+    assert second.unfinished and not second.unjudged, "it has a verdict at small sizes"
 
 
 def test_cards_stand_side_by_side_where_there_is_room(opened):

@@ -202,7 +202,9 @@ def _errors(drawn: Drawn) -> Chart | None:
 
 def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
     rows, columns = ([escape(label) for label in labels] for labels in (heat_map.y, heat_map.x))
-    words, hover = _worded([["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text])
+    words, hover = _worded(
+        [["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text]
+    )
     place = "<br>".join(f"{label + ': ' if label else ''}%{{{axis}}}" for label, axis in (
         (escape(panel.y_label), "customdata[0]"), (escape(panel.x_label), "customdata[1]")))  # fmt: skip
     marked = any(mark for marks in heat_map.marks for mark in marks)
@@ -228,7 +230,9 @@ def _worded(texts: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[list[
     told = []
     for row in texts:
         parts = [re.split(r"(\d[\d.,e+-]*)", text) for text in row]
-        told.append(["|".join([str(words.setdefault(tuple(one[::2]), len(words))), *one[1::2]]) for one in parts])
+        told.append(
+            ["|".join([str(words.setdefault(tuple(one[::2]), len(words))), *one[1::2]]) for one in parts]
+        )
     return [list(one) for one in words], told
 
 
