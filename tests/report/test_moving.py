@@ -126,7 +126,8 @@ def test_a_verdict_from_other_sizes_than_the_finding_says_so(tmp_path):
     (second,) = (
         one for answer in answers([small, both]) for one in answer.evidence if one.finding.name == "second"
     )
-    assert second.unfinished and not second.unjudged, "it has a verdict at small sizes"
+    assert second.unfinished
+    assert not second.unjudged, "it has a verdict at small sizes"
 
 
 def test_cards_stand_side_by_side_where_there_is_room(opened):
