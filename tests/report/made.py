@@ -36,7 +36,13 @@ def figures(suffix=""):
     seeds = [[0.1, 0.2], [0.01, 0.02], [0.001, 0.002]]
     curves = [band("ours", [1.0, 2.0, 4.0], seeds), Series("talk", [1.0, 4.0], [0.1, 0.01], paper=True)]
     heat = HeatMap(
-        ["a", "b"], ["c"], [[0.1, 0.9]], [["one", "two"]], [["", ""]], (0.0, 1.0), Colours.SEQUENTIAL
+        ["a", "b"],
+        ["c"],
+        [[0.1, 0.9]],
+        [["share 0.1 of 3", "share 0.9 of 3"]],
+        [["", ""]],
+        (0.0, 1.0),
+        Colours.SEQUENTIAL,
     )
     panels = [
         Panel("A", "rank", "error", curves, log_x=True, log_y=True),

@@ -134,8 +134,8 @@ def test_panels_break_into_rows_and_every_map_names_what_lies_over_it():
     assert [trace["type"] for trace in first] == ["heatmap", "scatter", "scatter"]
     assert [trace["name"] for trace in first[1:]] == ["border &lt;b&gt;", "our setting"]
     assert [trace["name"] for trace in second[1:]] == ["our setting"]
-    assert first[0]["hovertext"][0][0] == "one<br>two"
-    assert first[0]["meta"] == {"rows": ["a", "b"], "columns": ["0", "1"]}
+    assert first[0]["hovertext"] == [["0", "1"], ["1", "1"]]
+    assert first[0]["meta"] == {"rows": ["a", "b"], "columns": ["0", "1"], "words": [["one<br>two"], [""]]}
     assert charts_html(figure).count('class="chart"') == 3
 
 
@@ -189,7 +189,7 @@ def test_ticks_are_the_values_of_a_sweep_and_whole_numbers_where_something_is_co
 
 def test_a_map_with_many_cells_labels_some(tmp_path):
     html = charts_html(grid_of_maps())
-    assert '"ticktext":["0"]' in html
+    assert '"ticktext":["1"]' in html, "the framed cell is among them"
     assert '"ticktext":["0","1"]' in html
     assert save_static(grid_of_maps(), tmp_path)[0].read_bytes().startswith(b"\x89PNG")
 
@@ -220,7 +220,9 @@ def test_a_curve_has_one_colour_in_all_panels_of_a_figure():
 
 def test_a_curve_that_was_not_run_keeps_its_colour_and_says_so():
     def panel(*run):
-        return Panel("", "x", "y", [Series(name, [1.0] * (name in run), [1.0] * (name in run)) for name in "abc"])
+        return Panel(
+            "", "x", "y", [Series(name, [1.0] * (name in run), [1.0] * (name in run)) for name in "abc"]
+        )
 
     whole, part, never = panel("a", "b", "c"), panel("c"), panel("a", "b")
     figure = Figure("f", "", "", "", [whole, part, never])

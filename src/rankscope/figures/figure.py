@@ -125,6 +125,12 @@ class HeatMap:
     here: tuple[int, int] | None = None
     label_every: int = 1
 
+    @property
+    def labelled(self) -> tuple[range, range]:
+        """The columns and the rows that have labels, those of the framed cell among them."""
+        columns, rows = (place % self.label_every for place in self.here or (0, 0))
+        return range(columns, len(self.x), self.label_every), range(rows, len(self.y), self.label_every)
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -172,7 +178,8 @@ class Panel:
                 return _apart(values)
             doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
             if len(doubled) >= MOST_TICKS // 2:
-                return doubled[:: -(-len(doubled) // MOST_TICKS)]
+                powers = range(round(math.log2(doubled[0])), math.floor(math.log2(values[-1])) + 1)
+                return [2.0**power for power in powers[:: -(-len(powers) // MOST_TICKS)]]
             return log_ticks(values)
         if whole != values and whole and all(abs(value - round(value)) <= ASIDE for value in values):
             values = sorted({float(round(value)) for value in values})
@@ -286,16 +293,22 @@ class Figure:
 
 
 def _joined(lists: Sequence[Sequence[str]], first: Sequence[str]) -> list[str]:
-    """The names of a list and of all that share a name with it, directly or by way of others; longer lists first.
+    """The names of a list and of all that share a name with it, directly or by way of others, in the order of the lists.
 
-    >>> _joined([["a", "b"], ["b", "c", "d"], ["d"], ["e"]], ["a", "b"])
-    ['b', 'c', 'd', 'a']
+    >>> _joined([["a", "c"], ["a", "b", "c"], ["b", "e"], ["z"]], ["a", "c"])
+    ['a', 'b', 'e', 'c']
     """
     found = set(first)
     while more := {name for names in lists if found & set(names) for name in names} - found:
         found |= more
-    longest_first = sorted((names for names in lists if found & set(names)), key=len, reverse=True)
-    return list(dict.fromkeys(name for names in longest_first for name in names))
+    joined: list[str] = []
+    for names in sorted((names for names in lists if found & set(names)), key=len, reverse=True):
+        place = 0
+        for name in names:
+            if name not in joined:
+                joined.insert(place, name)
+            place = joined.index(name) + 1
+    return joined
 
 
 def tick_text(value: float, power: str) -> str:

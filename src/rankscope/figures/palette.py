@@ -22,11 +22,14 @@ class Dash(NamedTuple):
     """A way to draw a line, as either library calls it."""
 
     plotly: str
-    matplotlib: str
+    matplotlib: str | tuple[int, tuple[int, ...]]
 
 
 SOLID = Dash("solid", "-")
-BROKEN = (Dash("dash", "--"), Dash("dot", ":"), Dash("dashdot", "-."))
+BROKEN = (
+    Dash("dash", "--"), Dash("dot", ":"), Dash("dashdot", "-."), Dash("longdash", (0, (9, 2))),
+    Dash("longdashdot", (0, (9, 2, 1, 2, 1, 2))),
+)  # fmt: skip
 """The paper's curves that have no colour of their own: dashes tell them apart."""
 
 DASHES = (SOLID, *BROKEN)
@@ -62,10 +65,10 @@ def unlisted(panel: Panel) -> set[str]:
 def ramp(count: int) -> list[str]:
     """So many colours from pale to dark (viridis, turned around, without its palest tenth).
 
-    >>> ramp(2)
-    ['#bddf26', '#440154']
+    >>> ramp(2), ramp(1)
+    (['#bddf26', '#440154'], ['#440154'])
     """
-    places = [0.9 * (1 - place / max(1, count - 1)) for place in range(count)]
+    places = [0.9 * place / max(1, count - 1) for place in reversed(range(count))]
     return [to_hex(colormaps["viridis"](place)) for place in places]
 
 

@@ -43,6 +43,9 @@ def sizes(scale: str, cells: pd.DataFrame) -> str:
     >>> cells = pd.DataFrame({"experiment": "e", "settings": [*settings, settings[1]], "seed": [0, 0, 1]})
     >>> sizes("quick", cells)
     'at small sizes (scale quick): dim 8, 1 to 2 seeds'
+    >>> computed = ['{"task": {"dim": 8}, "model": {}}', '{"task": {"dim": 16}, "model": {}}']
+    >>> sizes("paper", pd.DataFrame({"experiment": "e", "settings": computed, "seed": 0}))
+    "at the paper's sizes"
     """
     if cells.empty:
         return scale_words(scale)
@@ -56,8 +59,9 @@ def sizes(scale: str, cells: pd.DataFrame) -> str:
             said.append(f"dim {value}" if name == "dim" else _count(value, COUNTED[name]))
     seeds = cells.groupby(["experiment", "settings"])["seed"].nunique()
     fewest, most = int(seeds.min()), int(seeds.max())
-    said.append(_count(most, "seed") if fewest == most else f"{fewest} to {_count(most, 'seed')}")
-    return f"{scale_words(scale)}: {', '.join(said)}"
+    if most > 1 or any(one.get("model") for one in known):  # what is computed once has no seeds to tell of
+        said.append(_count(most, "seed") if fewest == most else f"{fewest} to {_count(most, 'seed')}")
+    return ": ".join(filter(None, (scale_words(scale), ", ".join(said))))
 
 
 def _count(number: int, what: str) -> str:

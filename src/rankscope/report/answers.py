@@ -35,8 +35,14 @@ class Evidence:
         return [one for one in self.section.unfinished if one.claim.id in self.finding.claims and one.so_far]
 
     @property
+    def unjudged(self) -> list[Unfinished]:
+        """Those of them without a verdict at any size."""
+        judged = {one.judgement.claim.id for one in self.carriers}
+        return [one for one in self.unfinished if one.claim.id not in judged]
+
+    @property
     def sure(self) -> str:
-        """How sure it is: the sizes at which it was measured, the seeds, and where its claims were judged."""
+        """How sure it is: the sizes at which it was measured, the seeds, and what is missing for a verdict."""
         seeds = "1 seed" if self.finding.seeds == 1 else f"{self.finding.seeds} seeds"
         said = [f"How sure: measured {scale_words(self.section.scale)} with {seeds}"]
         if self.unfinished:
@@ -48,9 +54,6 @@ class Evidence:
             )
         elif not self.carriers:
             said.append("trainings are missing for a verdict")
-        elsewhere = {one.section.scale for one in self.carriers} - {self.section.scale}
-        if elsewhere:
-            said.append(f"judged {' and '.join(map(scale_words, sorted(elsewhere)))}")
         return f"{'; '.join(said)}."
 
 

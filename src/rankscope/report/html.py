@@ -76,6 +76,7 @@ def write_page(path: Path, template: str, **values: object) -> Path:
     environment.filters |= {
         "panel": _panel,
         "labels": labels,
+        "scale_words": scale_words,
         "factor": factor,
         "other": other,
         "beside": beside,

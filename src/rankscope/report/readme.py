@@ -62,7 +62,7 @@ def _described(figure: Figure | None) -> str:
 def _item(one: Evidence) -> str:
     """A finding, the verdicts that carry it, and where to read on."""
     judged = [(carrier.judgement.verdict.value, carrier.judgement.claim) for carrier in one.carriers]
-    claims = [*judged, *(("no verdict", open_.claim) for open_ in one.unfinished)]
+    claims = [*judged, *(("no verdict", open_.claim) for open_ in one.unjudged)]
     verdicts = [f"*{verdict}*: {claim.statement} ({claim.source})" for verdict, claim in claims]
     lines = "\n".join(f"  - {verdict}" for verdict in verdicts)
     return f"- **{one.finding.answer}** {one.finding.sentence} {one.sure} [More]({one.finding.link})\n{lines}"

@@ -92,7 +92,11 @@ def _panel(
         else ""
     )
     found = {REPEATED: len(series[0].x), FRESH: len(series[2].x)}
-    absent = [f"{name} batches " for name, key in (("repeated", REPEATED), ("fresh", FRESH)) if key in tables and not found[key]]
+    absent = [
+        f"{name} batches "
+        for name, key in (("repeated", REPEATED), ("fresh", FRESH))
+        if key in tables and not found[key]
+    ]
     not_run = f" ({''.join(absent) if any(found.values()) else ''}not run)" if absent else ""
     return Panel(f"{words}{counted}{not_run}", "rank", "error", series, log_x=True, log_y=True)
 

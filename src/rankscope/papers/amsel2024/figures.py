@@ -238,9 +238,7 @@ def _lines(
     series = []
     for value in values or _values(table, by):
         rows = table[table[by] == value]
-        series.append(
-            curve(name(value), rows, x, "error") if len(rows) else Series(name(value), [], [])
-        )
+        series.append(curve(name(value), rows, x, "error") if len(rows) else Series(name(value), [], []))
     lost = table[~table["trained"].astype(bool)]
     if len(lost):
         overflowed = int(lost["error"].isna().sum())

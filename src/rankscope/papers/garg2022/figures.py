@@ -77,11 +77,16 @@ def _time(table: pd.DataFrame) -> Figure:
         rows, whole = rows_of(last(own), LOSS), transitions(last(own))
         late, trainings = late + int(whole["transition"].isna().sum()), trainings + len(whole)
         half = Series(
-            "transition", [float(rows["step"].min()), float(rows["step"].max())], [0.5, 0.5], paper=True
+            "one half", [float(rows["step"].min()), float(rows["step"].max())], [0.5, 0.5], paper=True
         )
         panels += [
             Panel(
-                size, "step", "excess", [*_by_heads(rows, "step", "excess"), half], log_x=True, ordered=True
+                size,
+                "step",
+                "excess training loss",
+                [*_by_heads(rows, "step", "excess"), half],
+                log_x=True,
+                ordered=True,
             ),
             Panel(
                 size,
@@ -89,6 +94,7 @@ def _time(table: pd.DataFrame) -> Figure:
                 "step of the transition",
                 [curve("transition", whole, "heads", "reached")],
                 log_x=True,
+                most=float(rows["step"].max()),
             ),
         ]
     never = (
@@ -144,7 +150,15 @@ def _apart(table: pd.DataFrame) -> Figure:
         f"the step of the transition, the last one where none came. {MEANS}",
         panels=[
             Panel("error", "rank of a head", ERROR, lines(errors, "error"), log_x=True, ordered=True),
-            Panel("transition", "rank of a head", "step", lines(whole, "reached"), log_x=True, ordered=True),
+            Panel(
+                "transition",
+                "rank of a head",
+                "step",
+                lines(whole, "reached"),
+                log_x=True,
+                ordered=True,
+                most=float(errors["step"].max()),
+            ),
         ],
         experiments=("garg2022/apart",),
     )

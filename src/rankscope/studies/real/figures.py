@@ -91,8 +91,8 @@ def _needed(name: str, table: pd.DataFrame) -> Figure:
         "needed",
         "the rank that the update needs",
         "Figure 1 and remark 1: as many directions as there are classes suffice.",
-        "Rank 0 is the encoder as it was, under the trained head; biases and norms keep their trained values. Needed ranks are "
-        "geometric means over resampled examples.",
+        "Rank 0 is the encoder as it was, under the trained head; biases and norms keep their trained values. A needed rank "
+        "is a geometric mean over resampled examples.",
         panels,
     )
 

@@ -56,10 +56,7 @@ def _needed(name: str, table: pd.DataFrame) -> Finding:
             "Rank that real data needs",
             "classes",
             "rank",
-            [
-                needed_by_classes(one, held_out[held_out["optimizer"] == one])
-                for one in optimizers
-            ],
+            [needed_by_classes(one, held_out[held_out["optimizer"] == one]) for one in optimizers],
             log_x=True,
             log_y=True,
         ),
