@@ -17,6 +17,7 @@ from rankscope.lab.selection import Selection
 from tests.papers.amsel2024 import test_claims as trained
 from tests.papers.amsel2024.computed import test_claims as computed
 from tests.papers.garg2022 import test_claims as in_context
+from tests.studies import test_many_points as many_points
 from tests.studies import test_memory as memory
 from tests.studies import test_text as text
 
@@ -26,8 +27,8 @@ TRIES = 4
 
 MEASURED = {
     "figure1": ("error", "angle", "sharpness"), "repeated": ("error", "best_epoch"), "positions": ("error",),
-    "memory": ("answered", "recalled"), "text": ("error", "answered"), "text-projections": ("agreement", "needed"),
-    "text-heads": ("effective_rank", "used_rank"),
+    "memory": ("answered", "recalled"), "many-points": ("error",), "text": ("error", "answered"),
+    "text-projections": ("agreement", "needed"), "text-heads": ("effective_rank", "used_rank"),
     "tokens": ("error",), "dims": ("error",), "two-points": ("error",), "constructions": ("measured", "predicted"),
     "computed-energies": ("energy",), "computed-floors": ("floor",), "computed-growth": ("log10_heads",),
     "computed-scaling": ("log10_heads",), "computed-exponents": ("degree",), "computed-representer": ("norm",),
@@ -55,6 +56,8 @@ def table_of(claim, tables):
         pytest.skip(f"{claim.experiment} was not run here")
     if claim.experiment == "amsel2024/memory":
         return memory.table()
+    if claim.experiment == "amsel2024/many-points":
+        return many_points.table()
     if claim.experiment.startswith("garg2022/"):
         return in_context.world(claim.experiment)
     if claim.experiment in text.TABLES:

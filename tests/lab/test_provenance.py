@@ -23,8 +23,10 @@ ROOTS = {one.name: roots_of(one) for one in EXPERIMENTS}
 OWN = Sources(PACKAGE)
 
 MEASURED_BY = {
-    "amsel2024/(figure1|repeated|memory|(repeated-)?(positions|tokens|dims))": "papers.amsel2024.measurement",
-    "amsel2024/text.*": "studies.text.measurement",
+    "amsel2024/(figure1|repeated|memory|many-points|(repeated-)?(positions|tokens|dims))": "papers.amsel2024.measurement",
+    "amsel2024/text": "studies.text.measurement",
+    "amsel2024/text-projections": "studies.text.projections",
+    "amsel2024/text-heads": "studies.text.heads",
     "garg2022/.*": "papers.garg2022.measurement",
     "amsel2024/two-points": "papers.amsel2024.two_points",
     "amsel2024/constructions": "papers.amsel2024.simulation",
@@ -282,6 +284,14 @@ def test_code_counts_and_docstrings_and_what_is_for_type_checkers_do_not(small):
         "far = 1\n",
     ):
         assert small({"near.py": other}) != before
+
+
+def test_the_text_of_code_has_nothing_that_another_python_would_have_otherwise(small):
+    """Newer ones give definitions empty lists of type parameters: what is empty, and where it stands, is not in the text."""
+    text = small({"near.py": "def f(x):\n    return\n"})["pkg.near"]
+    assert text == (
+        "Module(body=[FunctionDef(name='f',args=arguments(args=[arg(arg='x')]),body=[Return()])])"
+    )
 
 
 def test_a_name_that_comes_from_nowhere_is_an_error_that_says_what_to_do(small):

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 
 from rankscope.core import InputError, RankscopeError
 from rankscope.lab import Grid, Outcome, Store, run
-from rankscope.lab.engines.workers import Crew
+from rankscope.lab.engines.workers import Hands
 from rankscope.lab.provenance import code_digest, roots_of
 from rankscope.lab.runner import Group, Schedule, check_device, limit_memory, schedule
 from rankscope.lab.store import FILE, Cost
@@ -446,8 +446,8 @@ def test_no_more_groups_are_begun_than_there_are_workers(tmp_path, monkeypatch):
         assert sum(not future.done() for future in waiting) <= 2
         return waiting[-1]
 
-    plain = Crew.submit
-    monkeypatch.setattr(Crew, "submit", submit)
+    plain = Hands.submit
+    monkeypatch.setattr(Hands, "submit", submit)
     monkeypatch.setattr("rankscope.lab.runner.PATIENCE", 0.01)
     experiment = toy(18, pause=0.05)
     groups = tuple(Group(experiment, (cell,), 1.0) for cell in experiment.cells())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.core import RankscopeError
-from rankscope.lab.engines.workers import CancelledError, crew
+from rankscope.lab.engines.workers import CancelledError, hands
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -22,7 +22,7 @@ def test_a_task_may_be_any_callable_and_tells_how_far_it_is(count):
         signals.advance(0.5)
         return base + given
 
-    with crew(count, [add]) as workers:
+    with hands(count, [add]) as workers:
         assert workers.submit(0, 2).result() == 42
         assert workers.done == 0.5
 
@@ -37,7 +37,7 @@ def test_an_exception_stops_what_runs():
     futures = []
 
     def interrupted():
-        with crew(2, [wait]) as workers:
+        with hands(2, [wait]) as workers:
             futures.extend(workers.submit(0) for _ in range(2))
             while workers.done < 2:
                 time.sleep(0.01)
@@ -57,7 +57,7 @@ def test_after_an_exception_what_waits_is_not_begun(count):
     told = []
 
     def interrupted():
-        with crew(count, [work]) as workers:
+        with hands(count, [work]) as workers:
             told.append(workers)
             for _ in range(100):
                 workers.submit(0)
@@ -83,7 +83,7 @@ def test_a_worker_that_is_asked_to_end_stops_at_its_next_step(tmp_path, asked_by
             raise
 
     def asked():
-        with crew(2, [work]) as workers:
+        with hands(2, [work]) as workers:
             for name in "ab":
                 workers.submit(0, name)
             while workers.done < 2:  # both have begun
@@ -109,7 +109,7 @@ def test_a_worker_that_does_not_come_to_its_next_step_is_killed(monkeypatch):
     futures = []
 
     def interrupted():
-        with crew(2, [work]) as workers:
+        with hands(2, [work]) as workers:
             futures.extend(workers.submit(0, endless) for endless in (True, False))
             wait_for(lambda: workers.done == 2)
             raise KeyboardInterrupt
@@ -129,7 +129,7 @@ def test_a_worker_that_dies_leaves_no_one_waiting():
             signals.advance(1.0)
 
     def killed():
-        with crew(2, [work]) as workers:
+        with hands(2, [work]) as workers:
             futures = [workers.submit(0) for _ in range(2)]
             wait_for(lambda: all(workers.signals.pids[:2]) and workers.done > 100)
             os.kill(workers.signals.pids[0], signal.SIGKILL)
@@ -147,7 +147,7 @@ def test_workers_die_with_their_owner(tmp_path, request):
         time.sleep(30)
 
     def own():
-        with crew(2, [work]) as workers:
+        with hands(2, [work]) as workers:
             for name in ("a", "b"):
                 workers.submit(0, tmp_path / name)
             time.sleep(30)

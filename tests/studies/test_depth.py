@@ -28,7 +28,7 @@ from rankscope.studies.depth.measurement import (
     HEAD_FRACTIONS,
     NEURON_FRACTIONS,
     ORDERS,
-    Examiner,
+    DepthExaminer,
     measured,
 )
 from rankscope.studies.depth.trainer import LayeredTrainer
@@ -112,7 +112,7 @@ def test_a_planted_update_is_measured_and_one_that_did_not_move_has_no_rank():
     end["w_v/1"] += torch.randn(2, 24, 3, generator=draw) @ torch.randn(2, 3, 24, generator=draw)
     end["w_k/1"] += 1e-9 * torch.randn(2, 24, 24, generator=draw)
     end["w_o/1"][:, :10] += 1.0
-    records = Examiner(group, start, "cpu").records(end)[1]
+    records = DepthExaminer(group, start, "cpu").records(end)[1]
 
     def rank(layer, matrix):
         return one_value(records, "energy_rank", "update", layer=layer, matrix=matrix)
@@ -135,13 +135,13 @@ def test_pruning_takes_the_units_it_says():
     weights = layered.init([SMALL] * 2, [0, 1])
     for head in range(4):
         weights["w_v/1"][:, 6 * head : 6 * head + 6] *= (3, 1, 2, 4)[head]
-    examiner = Examiner(group, weights, "cpu")
+    examiner = DepthExaminer(group, weights, "cpu")
     assert examiner.gone(weights, "heads", 0.5, "smallest")[1].tolist() == [[False, True, True, False]] * 2
     assert examiner.gone(weights, "heads", 0.25, "largest")[1].tolist() == [[False, False, False, True]] * 2
     chance = examiner.gone(weights, "neurons", 0.4, "random")
     assert chance[1].sum(-1).tolist() == [12, 12]
     assert not torch.equal(chance[1], chance[2])
-    alone = Examiner(group[1:], {n: t[1:] for n, t in weights.items()}, "cpu")
+    alone = DepthExaminer(group[1:], {n: t[1:] for n, t in weights.items()}, "cpu")
     assert torch.equal(
         alone.gone({n: t[1:] for n, t in weights.items()}, "neurons", 0.4, "random")[1], chance[1][1:]
     )
@@ -159,7 +159,7 @@ def test_pruning_takes_the_units_it_says():
         examiner.gone(weights, "heads", 0.5, "smallest"),
     )
     assert torch.equal(losses(examiner)["smallest", "both", 0.5], examiner.loss(both))
-    two = losses(Examiner(cells(SMALL.replace(heads=2), seed=(0, 1)), weights, "cpu"))
+    two = losses(DepthExaminer(cells(SMALL.replace(heads=2), seed=(0, 1)), weights, "cpu"))
     assert ("random", "heads", 0.25) not in two, "half a head cannot go"
     assert not two["random", "heads", 0.5].isnan().any()
 

@@ -21,7 +21,8 @@ from rankscope.studies.phases.maps import MAPS, NOISE, SIZES
 from rankscope.studies.phases.shares import MAPPED, checks_of_settings, passes
 from rankscope.tasks.patterns import CHUNK, batches
 from rankscope.theory.updates.phases import drowning_noise, noise_border, outvoting_noise
-from tests.papers.li2024.tidy import changed, trained, where
+from tests.papers.li2024.tidy import changed, trained
+from tests.studies.tidy import chosen
 
 BY_ID = {claim.id.removeprefix("li2024.phases-"): claim for claim in CLAIMS}
 AT = {experiment.name.removeprefix("li2024/phases-"): experiment for experiment in experiments(Scale.QUICK)}
@@ -118,7 +119,7 @@ def spoilt(measurement, settings=None, at=None, **columns):
     """Makes a table in which a measurement has other values, at the settings that are chosen."""
 
     def spoil(table):
-        rows = where(table, measurement, **(at or {}))
+        rows = chosen(table, measurement, **(at or {}))
         return changed(table, rows & settings(table) if settings else rows, **columns)
 
     return spoil
@@ -161,7 +162,7 @@ def test_a_border_is_found_where_the_ratio_crosses():
 
 def test_the_checks_of_a_setting_are_those_of_its_own_rows():
     table = world("noise")
-    whole = where(table, "whole")
+    whole = chosen(table, "whole")
     table = changed(table, whole, loss=lambda t: np.random.default_rng(0).random(len(t)))
     shuffled = table.sample(frac=1.0, random_state=0)
     found = checks_of_settings(NOISE, shuffled, MAPPED["fig1a"])

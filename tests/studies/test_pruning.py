@@ -9,7 +9,7 @@ from rankscope.ensembles import layered, patterns
 from rankscope.lab import Job, Scale, Verdict, judge
 from rankscope.lab.paper import Results
 from rankscope.studies.pruning import CLAIMS, experiments, figures
-from rankscope.studies.pruning.measurement import CALIBRATION_SAMPLES, Examiner, Score, Units
+from rankscope.studies.pruning.measurement import CALIBRATION_SAMPLES, PruningExaminer, Score, Units
 from rankscope.tasks.patterns import batches
 from tests.papers.laboratory import finish
 from tests.studies.tidy import one_value
@@ -29,7 +29,7 @@ def trained():
 
 def test_scores_of_neurons_come_from_samples_that_the_test_does_not_see(trained):
     group, start, end = trained
-    examiner = Examiner(group, start, "cpu")
+    examiner = PruningExaminer(group, start, "cpu")
     known = batches(
         [cell.task for cell in group], [0, 1], split=Split.CALIBRATION, steps=1, batch=CALIBRATION_SAMPLES
     )
@@ -56,7 +56,7 @@ def test_scores_of_neurons_come_from_samples_that_the_test_does_not_see(trained)
 
 def test_scores_of_heads_are_those_of_their_rows(trained):
     group, start, end = trained
-    examiner = Examiner(group, start, "cpu")
+    examiner = PruningExaminer(group, start, "cpu")
     found = examiner.scores(end, Units.HEADS)
     heads = end["w_v/1"].view(2, 2, 12, 24)
     assert torch.allclose(found[Score.MAGNITUDE][1], heads.flatten(2).norm(dim=-1))
@@ -70,7 +70,7 @@ def test_scores_of_heads_are_those_of_their_rows(trained):
 
 def test_a_record_says_what_pruning_by_its_score_costs(trained):
     group, start, end = trained
-    examiner = Examiner(group, start, "cpu")
+    examiner = PruningExaminer(group, start, "cpu")
     records = examiner.records(end)[1]
     model = group[1].model
     for score in Score:

@@ -12,7 +12,7 @@ from rankscope.papers.li2024.experiments import MODEL, TASK
 from rankscope.papers.li2024.trainer import OneLayerTrainer
 from rankscope.studies import relevant
 from rankscope.studies.relevant.experiments import CLASSIFIER, voting
-from rankscope.studies.relevant.measurement import RANKS, Examiner
+from rankscope.studies.relevant.measurement import RANKS, VoteExaminer
 from rankscope.studies.relevant.trainer import VoteTrainer
 from rankscope.training.sgd import Sgd, Trajectory
 from tests.papers.laboratory import finish
@@ -54,7 +54,7 @@ def test_two_patterns_train_as_the_papers_own_model():
 def test_planted_updates_are_measured():
     group = cells(seed=(0, 1), vote={4: voting(4, 4)})
     before = TRAINER.start(group, "cpu")
-    examiner = Examiner(group, before, "cpu")
+    examiner = VoteExaminer(group, before, "cpu")
     draw = stream(0, "planted")
     after = dict(before)
     for name, rank in (("w_q", 4), ("w_k", 3), ("w_v", 1), ("w_o", 5)):

@@ -40,7 +40,7 @@ GpusPerGroup = Annotated[
         metavar="F", help="GPUs that a group takes on a Ray cluster with --device cuda: 1, or a fraction."
     ),
 ]
-State = Annotated[
+StateFolder = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",

@@ -15,7 +15,7 @@ SKELETON = Path(__file__).parent / "skeleton"
 NAMED = re.compile(r"[a-z][a-z0-9_]*")
 
 
-class Kind(StrEnum):
+class Starter(StrEnum):
     """What can be begun."""
 
     PAPER = "paper"
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 @app.command()
 def new(
-    kind: Annotated[Kind, typer.Argument(help="What to begin: a paper.")],
+    kind: Annotated[Starter, typer.Argument(help="What to begin: a paper.")],
     name: Annotated[
         str, typer.Argument(help="Its code name, as my2025: a folder and a module of that name.")
     ],

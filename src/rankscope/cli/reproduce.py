@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from rankscope.cli.app import AsJson, app
 from rankscope.cli.choices import ScaleChoice
-from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, State
+from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, StateFolder
 from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.core import InputError
 
@@ -86,7 +86,7 @@ def reproduce(
     engine: EngineOption = EngineName.LOCAL,
     address: Address = None,
     gpus_per_group: GpusPerGroup = None,
-    state: State = None,
+    state: StateFolder = None,
     missing: Annotated[
         bool,
         typer.Option(

@@ -1,4 +1,4 @@
-"""The rank of what training added, on the command line: measured, recommended, exported and verified."""
+"""The rank of what training added, on the command line: measured, exported and verified."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit, number, tell
+from rankscope.cli import update_answer
+from rankscope.cli.app import AsJson, app, emit
 from rankscope.cli.choices import RULES, ProfileChoice, RoundingChoice
-from rankscope.cli.options import PARTIAL, Device, Revision, make_page, quiet_transformers, tensor_bar
+from rankscope.cli.options import Device, Revision, quiet_transformers, tensor_bar
 from rankscope.cli.tables import Csv
 from rankscope.core import InputError
 from rankscope.core.text import printable
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from rankscope.checkpoints import Source
-    from rankscope.scope.adapter import Adapter, AdapterDraft
-    from rankscope.scope.fates import Fates
-    from rankscope.scope.fidelity import Fidelity
+    from rankscope.scope.adapter import AdapterDraft
     from rankscope.scope.updates import BaseRounding, UpdateScope
 
 
@@ -181,13 +178,13 @@ def updates(
         if journal is not None:
             shutil.rmtree(journal, ignore_errors=True)
     if page is not None:
-        _page(scope, rules, draft, page)
+        update_answer.page(scope, rules, draft, page)
     if as_json:
-        emit(to_json(_content({**asked, **filters}, scope, rules, draft, adapter)))
+        emit(to_json(update_answer.content({**asked, **filters}, scope, rules, draft, adapter)))
     else:
-        _show(scope, rules, chosen, draft, adapter, top)
+        update_answer.show(scope, rules, chosen, draft, adapter, top)
     if draft is not None and (adapter is not None or dry_run):
-        _end(draft.fates, None if adapter is None else adapter.fidelity, log)
+        update_answer.end(draft.fates, None if adapter is None else adapter.fidelity, log)
 
 
 def _measured(
@@ -239,117 +236,3 @@ def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Cons
             raise
         log.print(printable(f"No adapter can be recommended: {error}"), soft_wrap=True, markup=False)
         return None
-
-
-def _show(
-    scope: UpdateScope,
-    rules: pd.DataFrame,
-    chosen: str,
-    draft: AdapterDraft | None,
-    adapter: Adapter | None,
-    top: int,
-) -> None:
-    from rankscope.cli.tables import show_table
-    from rankscope.scope.pairs import row_name
-    from rankscope.scope.rules import energy_curve, rank_map
-    from rankscope.scope.snippets import axolotl_text, lora_config_text
-
-    shown = _matrices(scope, rules)
-    more = f"; the {top} largest of {len(shown)}, --csv has all" if len(shown) > top else ""
-    show_table(shown.head(top), f"Updates of matrices, with the rank that each rule asks for{more}")
-    show_table(energy_curve(scope), "Kept energy of one rank shared by all matrices")
-    for sentence in scope.sentences():
-        tell(sentence)
-    if draft is None:
-        return
-    show_table(draft.fates.coverage, f"Coverage of ‖ΔW‖² by an adapter ({draft.fates.profile}, {chosen})")
-    ranks = {row_name(item.pair): item.rank for item in draft.fates.items if item.rank}
-    by_layer = rank_map(ranks)
-    if len(by_layer) > 1:
-        show_table(by_layer, f"Ranks of the adapter by layer and part ({chosen})")
-    tell(draft.size_sentence())
-    emit(f"{lora_config_text(draft.config)}\n# axolotl\n{axolotl_text(draft.config)}")
-    if adapter is not None:
-        checked = "Not verified." if adapter.fidelity is None else adapter.fidelity.sentence()
-        tell(f"Adapter: {adapter.path}\n{checked}")
-
-
-def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
-    """A row a matrix, the largest update first, with the ranks of every rule."""
-    matrices = scope.table.dropna(subset=["effective_rank"]).sort_values("energy", ascending=False)
-    matrices = matrices.assign(share=matrices["energy"] / scope.summary["energy"])
-    return matrices[["name", "shape", "share", "effective_rank", "stable_rank"]].merge(rules, on="name")
-
-
-def _page(scope: UpdateScope, rules: pd.DataFrame, draft: AdapterDraft | None, folder: Path) -> None:
-    from rankscope.scope.figures import update_figures
-    from rankscope.scope.rules import energy_curve
-
-    matrices = _matrices(scope, rules)
-    tables = {"Every matrix": matrices, "Kept energy of one rank shared by all matrices": energy_curve(scope)}
-    if draft is not None:
-        tables["Coverage of an adapter"] = draft.fates.coverage
-    tables["Every tensor"] = scope.table
-    ordered = rules.set_index("name").loc[matrices["name"]].reset_index()
-    title = f"Updates from {scope.base.label} to {scope.tuned.label}"
-    make_page(folder, title, scope.sentences(), update_figures(scope, ordered), tables)
-
-
-def _content(
-    asked: dict[str, Any],
-    scope: UpdateScope,
-    rules: pd.DataFrame,
-    draft: AdapterDraft | None,
-    adapter: Adapter | None,
-) -> dict[str, Any]:
-    from rankscope.cli.tables import records
-    from rankscope.scope.rules import energy_curve
-    from rankscope.scope.snippets import axolotl_text
-
-    content: dict[str, Any] = {
-        "base_model": scope.base.label,
-        "model": scope.tuned.label,
-        **asked,
-        "summary": scope.summary,
-        "tensors": records(scope.table),
-        "rules": records(rules),
-        "curve": records(energy_curve(scope)),
-    }
-    if draft is not None:
-        content["coverage"] = records(draft.fates.coverage)
-        content["plan"] = records(draft.fates.table)
-        content["parameters"] = dict(zip(("factors", "whole"), draft.parameters, strict=True))
-        content["lora_config"] = draft.config
-        content["axolotl"] = axolotl_text(draft.config)
-    if adapter is not None and adapter.fidelity is not None:
-        content["adapter"] = {
-            "path": str(adapter.path),
-            "logits_error": number(adapter.fidelity.logits_error),
-            "base_logits_error": number(adapter.fidelity.base_logits_error),
-            "warnings": adapter.fidelity.warnings(),
-            "weights": records(adapter.fidelity.weights),
-        }
-    return content
-
-
-def _end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
-    """Say what an adapter cannot hold, which makes it partial, and what was found wrong with it."""
-    from rankscope.scope.pairs import row_name
-
-    found = [] if fidelity is None else fidelity.warnings()
-    if fates.lost:
-        total = sum(item.energy for item in fates.items)
-        share = sum(item.energy for item in fates.lost) / total
-        reasons = "; ".join(sorted({item.reason for item in fates.lost}))
-        unknown = [row_name(item.pair) for item in fates.lost if item.unknown]
-        beside = f" beside {len(unknown)} whose change is unknown" if unknown else ""
-        first = ", ".join(row_name(item.pair) for item in fates.lost[:3])
-        rest = ", …" if len(fates.lost) > 3 else ""
-        found.append(
-            f"Partial: {len(fates.lost)} changed tensors with {share:.2%} of ‖ΔW‖²{beside} are left out ({reasons}): "
-            f"{first}{rest}."
-        )
-    for line in found:
-        log.print(printable(line), soft_wrap=True, markup=False)
-    if fates.lost or (fidelity is not None and fidelity.unexplained):
-        raise typer.Exit(PARTIAL)

@@ -24,7 +24,7 @@ from rankscope.scope.peft_limits import PREFIX, expected_state
 from rankscope.scope.products import truncated
 from rankscope.scope.updates import TensorProgress, UpdateScope
 
-Pair = tuple[Tensor, Tensor]
+LoraPair = tuple[Tensor, Tensor]
 """left and right, B and A"""
 
 
@@ -39,7 +39,7 @@ class AdapterTensors:
     progress: TensorProgress | None = None
     shapes: dict[str, torch.Size] = field(init=False)
     _makers: dict[str, Callable[[], Tensor]] = field(init=False)
-    _last: tuple[str, Pair] | None = field(init=False, default=None)
+    _last: tuple[str, LoraPair] | None = field(init=False, default=None)
     _done: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class AdapterTensors:
         fates, base, tuned, config = self.fates, self.scope.base, self.scope.tuned, self.config
         makers: dict[str, Callable[[], Tensor]] = {}
 
-        def put(place: str, key: str, make: Callable[[], Pair]) -> None:
+        def put(place: str, key: str, make: Callable[[], LoraPair]) -> None:
             makers[f"{place}.lora_A.weight"] = lambda: self._kept(key, make)[1]
             makers[f"{place}.lora_B.weight"] = lambda: self._kept(key, make)[0]
 
@@ -97,14 +97,14 @@ class AdapterTensors:
                 put_whole(key, own, tuned if own in tuned.tensors else base)  # a name that ends alike
         return makers
 
-    def _kept(self, key: str, make: Callable[[], Pair]) -> Pair:
+    def _kept(self, key: str, make: Callable[[], LoraPair]) -> LoraPair:
         """Both factors of one parameter, made once: their keys follow each other."""
         if self._last is None or self._last[0] != key:
             self._last = None
             self._last = (key, make())
         return self._last[1]
 
-    def _factors(self, item: TensorFate) -> Pair:
+    def _factors(self, item: TensorFate) -> LoraPair:
         """Factors of one update with the singular values shared out evenly between both sides."""
         found = update_factors(self.scope, item, self.device)
         self._done += 1
@@ -113,13 +113,13 @@ class AdapterTensors:
             self.progress(row_name(item.pair), self._done, total)
         return found
 
-    def _padded(self, item: TensorFate, rank: int) -> Pair:
+    def _padded(self, item: TensorFate, rank: int) -> LoraPair:
         """The factors with zeros up to the rank that the configuration gives their layer."""
         left, right = self._factors(item)
         pad = rank - right.shape[0]
         return torch.nn.functional.pad(left, (0, pad)), torch.nn.functional.pad(right, (0, 0, 0, pad))
 
-    def _experts(self, pieces: list[TensorFate], shape: torch.Size, rank: int) -> Pair:
+    def _experts(self, pieces: list[TensorFate], shape: torch.Size, rank: int) -> LoraPair:
         """Factors of all experts in PEFT's packing; gate and up, apart on disk, take ranks of their own."""
         experts, rows, columns = shape
         if pieces[0].slot and pieces[0].slot.transposed:
@@ -138,7 +138,7 @@ class AdapterTensors:
         return left.reshape(rows, rank * experts), right.reshape(experts * rank, columns)
 
 
-def update_factors(scope: UpdateScope, item: TensorFate, device: str = "cpu") -> Pair:
+def update_factors(scope: UpdateScope, item: TensorFate, device: str = "cpu") -> LoraPair:
     """One update at the rank of its fate as (B, A), in the orientation of PEFT's layer."""
     product = product_of(scope.tuned, item.pair)
     transposed = item.slot is not None and item.slot.transposed

@@ -13,7 +13,8 @@ from rankscope.papers.li2024.convergence import PRUNED
 from rankscope.papers.li2024.families import LAW, law_setting
 from rankscope.papers.li2024.quantities import PAIRS
 from rankscope.theory.updates.path import flow_path
-from tests.papers.li2024.tidy import changed, trained, where
+from tests.papers.li2024.tidy import changed, trained
+from tests.studies.tidy import chosen
 
 SEEDS = range(8)
 BY_ID = {claim.id.removeprefix("li2024."): claim for claim in CLAIMS}
@@ -114,7 +115,7 @@ class Change(NamedTuple):
     columns: dict
 
     def __call__(self, table):
-        return changed(table, where(table, self.measurement, **self.at), **self.columns)
+        return changed(table, chosen(table, self.measurement, **self.at), **self.columns)
 
 
 def set_to(measurement, at=None, **columns):
@@ -290,7 +291,7 @@ def test_no_value_that_is_worse_improves_a_figure_or_drops_one(name, change):
     claim = BY_ID[name]
     table = world(claim.experiment, seeds=range(2))
     before = goodness(claim, table)[0]
-    rows = table.index[where(table, change.measurement, **change.at) & (table["seed"] == 0)]
+    rows = table.index[chosen(table, change.measurement, **change.at) & (table["seed"] == 0)]
     for row, column in itertools.product({rows[0], rows[-1]}, change.columns):
         factors = (0.003, 1.0, 30.0) if column in {"steps", "sigma"} else (-30.0, -0.003, 0.003, 1.0, 30.0)
         figures = []
@@ -310,7 +311,7 @@ def test_one_negative_value_does_not_drop_the_check_of_an_exponent():
     )
     before = judge(BY_ID["eq9-self"], table)
     assert before.verdict is Verdict.FAILS
-    row = where(table, "alignment", matrix="v", pair="relevant to itself", patterns=40, seed=0)
+    row = chosen(table, "alignment", matrix="v", pair="relevant to itself", patterns=40, seed=0)
     after = judge(BY_ID["eq9-self"], changed(table, row, least=-0.001))
     assert [check.what for check in after.checks] == [check.what for check in before.checks]
     assert after.verdict is not Verdict.HOLDS

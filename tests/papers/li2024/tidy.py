@@ -27,15 +27,6 @@ def trained(third=0.04):
     ]  # fmt: skip
 
 
-def where(table, measurement, **at):
-    """Which rows are of a measurement at some coordinates."""
-    chosen = table["measurement"] == measurement
-    for name, value in at.items():
-        chosen &= table[name] == value
-    assert chosen.any(), (measurement, at)
-    return chosen
-
-
 def changed(table, rows, **columns):
     """The table with other values in these rows; a value may be a function of the table."""
     table = table.copy()

@@ -5,12 +5,12 @@ import pytest
 from rankscope.core import InputError
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.lower_bound import error_floor, min_heads
-from rankscope.theory.heads.plan import Budget, Layer, plan_table
+from rankscope.theory.heads.plan import Budget, PlannedLayer, plan_table
 from rankscope.theory.heads.published_models import nearest_model, published_models
 
 
 def test_costs_of_the_standard_layer():
-    layer = Layer(dim=512, rank=64, heads=8, value_rank=64)
+    layer = PlannedLayer(dim=512, rank=64, heads=8, value_rank=64)
     assert layer.params == 4 * 512**2
     assert layer.kv_bytes(2) == 2 * 512 * 2
     assert layer.flops(1024) == 2 * 4 * 512**2 + 4 * 512 * 1024
@@ -20,7 +20,7 @@ def test_every_row_fits_and_one_more_head_would_not():
     budget = Budget(params=300_000, kv_bytes=900)
     table = plan_table(128, budget, Fraction(1, 10))
     for row in table.itertuples():
-        more = Layer(128, row.rank, row.heads + 1, row.value_rank)
+        more = PlannedLayer(128, row.rank, row.heads + 1, row.value_rank)
         assert row.params <= 300_000
         assert row.kv_bytes <= 900
         assert more.params > 300_000 or more.kv_bytes(2) > 900
@@ -31,8 +31,8 @@ def test_every_row_fits_and_one_more_head_would_not():
 
 
 def test_few_narrow_values_miss_most_of_the_target():
-    assert Layer(dim=64, rank=64, heads=1, value_rank=16).floor == 0.75
-    assert Layer(dim=64, rank=64, heads=4, value_rank=16).floor == 0
+    assert PlannedLayer(dim=64, rank=64, heads=1, value_rank=16).floor == 0.75
+    assert PlannedLayer(dim=64, rank=64, heads=4, value_rank=16).floor == 0
 
 
 def test_a_budget_too_small_names_the_smallest_layer():

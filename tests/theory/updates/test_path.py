@@ -12,9 +12,9 @@ from rankscope.papers.li2024.families import MODEL, TASK, TRAIN
 from rankscope.papers.li2024.trainer import ConvergenceTrainer
 from rankscope.tasks.patterns import BoundedNoise
 from rankscope.theory.updates.path import (
+    Initial,
     Mean,
     Norms,
-    Start,
     flow_path,
     least_path,
     output_bound,
@@ -110,5 +110,5 @@ def test_gradient_flow_on_two_mean_samples_tells_the_steps_of_training(task, mod
     outcomes = ConvergenceTrainer().run(group, Job())
     measured = sum(outcome.records[0]["path"] for outcome in outcomes) / len(outcomes)
     mean = Mean(task.patterns, task.relevant_fraction, task.confusion_fraction)
-    predicted = flow_path(mean, Start(model.hidden, model.init_scale, model.init_noise))
+    predicted = flow_path(mean, Initial(model.hidden, model.init_scale, model.init_noise))
     assert measured == pytest.approx(predicted, rel=0.2)

@@ -13,7 +13,7 @@ import torch
 
 from rankscope.lab.engines.engine import Probe
 from rankscope.lab.engines.work import Done, Group, Shape, train
-from rankscope.lab.engines.workers import Crew, Signals, crew
+from rankscope.lab.engines.workers import Hands, Signals, hands
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Local:
     def probes(self, shapes: Sequence[Shape]) -> Iterator[Probe]:
         """All workers are timed at once, for they share the machine."""
         tasks = [partial(_probe, shape, self.device) for shape in shapes]
-        with crew(self._probing, tasks) as hands:
+        with hands(self._probing, tasks) as hired:
 
             def seconds(number: int, size: int) -> float:
-                timed = [hands.submit(number, size) for _ in range(self._probing)]
+                timed = [hired.submit(number, size) for _ in range(self._probing)]
                 return max(float(future.result()) for future in timed)
 
             yield seconds
@@ -57,15 +57,15 @@ class Local:
     def crew(self, groups: Sequence[Group]) -> Iterator["LocalCrew"]:
         """Processes of this machine, or threads."""
         tasks = [partial(_run, group, self.device) for group in groups]
-        with crew(self.workers, tasks, streams_on=self.device if self.streams else None) as hands:
-            yield LocalCrew(hands, self.workers)
+        with hands(self.workers, tasks, streams_on=self.device if self.streams else None) as hired:
+            yield LocalCrew(hired, self.workers)
 
 
 class LocalCrew:
     """Workers of this machine at their groups. A group that raises stops the run."""
 
-    def __init__(self, hands: Crew, workers: int) -> None:
-        self._hands, self._workers = hands, workers
+    def __init__(self, hired: Hands, workers: int) -> None:
+        self._hands, self._workers = hired, workers
         self._running: dict[Future[Any], int] = {}
 
     @property

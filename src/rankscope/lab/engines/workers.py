@@ -52,7 +52,7 @@ class Signals:
         self.done[self.place] += amount
 
 
-class Crew:
+class Hands:
     """Workers at their tasks."""
 
     def __init__(self, pool: Executor, signals: Signals) -> None:
@@ -103,7 +103,7 @@ class _This:
 
 
 @contextmanager
-def crew(count: int, tasks: Sequence[Task], *, streams_on: str | None = None) -> Iterator[Crew]:
+def hands(count: int, tasks: Sequence[Task], *, streams_on: str | None = None) -> Iterator[Hands]:
     """`count` workers that compute on one core each. Leaving waits for what runs; an exception stops it first.
 
     With `streams_on`, a device, the workers are threads of this process and, on a GPU, each has a stream of its own.
@@ -125,7 +125,7 @@ def crew(count: int, tasks: Sequence[Task], *, streams_on: str | None = None) ->
     torch.set_num_threads(1 if count > 1 else before)
     try:
         with pool:
-            workers = Crew(pool, signals)
+            workers = Hands(pool, signals)
             try:
                 yield workers
             except BaseException:

@@ -35,11 +35,11 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
     row = errors.iloc[0]
     factor = float(error[many] / error[few])
     answer = (
-        "Here they do, and better."
+        "Where a decoder learns in context, they do, and better."
         if factor < 1 / ALIKE
-        else "Here they do."
+        else "Where a decoder learns in context, they do."
         if factor < ALIKE
-        else "Not here."
+        else "Where a decoder learns in context, they do not."
     )
     yield Finding(
         name="in-context",

@@ -10,7 +10,7 @@ from rankscope.lab.experiment import changed
 from rankscope.papers.li2024.measurement import CONVERGED_LOSS
 from rankscope.papers.li2024.trainer import ConvergenceTrainer
 from rankscope.tasks.patterns import BoundedNoise, Patterns
-from rankscope.theory.updates.path import Mean, Start
+from rankscope.theory.updates.path import Initial, Mean
 from rankscope.training.sgd import Sgd
 
 FAMILY_A = {
@@ -81,13 +81,13 @@ LAW: Mapping[str, Mapping[str, Any]] = {
 """Two decades of η(α − κ), and the start changed in each of its numbers."""
 
 
-def law_setting(label: str) -> tuple[float, Mean, Start]:
+def law_setting(label: str) -> tuple[float, Mean, Initial]:
     """The learning rate of a setting of the law, and what gradient flow needs to know of it."""
     task, model = changed(TASK, LAW[label]), changed(MODEL, LAW[label])
     return (
         changed(TRAIN, LAW[label]).learning_rate,
         Mean(task.patterns, task.relevant_fraction, task.confusion_fraction),
-        Start(model.hidden, model.init_scale, model.init_noise),
+        Initial(model.hidden, model.init_scale, model.init_noise),
     )
 
 

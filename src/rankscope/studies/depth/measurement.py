@@ -40,7 +40,7 @@ TEST_SAMPLES = 128
 
 def measured(cells: Sequence[Cell], start: Weights, end: Weights, device: str) -> list[list[Record]]:
     """The records of each member of a group."""
-    return Examiner(cells, start, device).records(end)
+    return DepthExaminer(cells, start, device).records(end)
 
 
 class HeldOut:
@@ -64,7 +64,7 @@ class HeldOut:
         return by_member(members, [({MEASUREMENT: WHOLE}, {"loss": loss}), *rows])
 
 
-class Examiner(HeldOut):
+class DepthExaminer(HeldOut):
     """Measures a group's trained weights."""
 
     @property

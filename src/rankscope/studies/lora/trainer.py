@@ -11,7 +11,7 @@ from rankscope.lab import Cell, Job, Outcome
 from rankscope.lab.tidy import MEASUREMENT, WHOLE
 from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.measurement import converged_step
-from rankscope.studies.relevant.measurement import Examiner
+from rankscope.studies.relevant.measurement import VoteExaminer
 from rankscope.studies.relevant.trainer import VoteTrainer
 from rankscope.tasks.patterns import PatternBatch, Patterns
 from rankscope.training.sgd import Sgd, Trajectory
@@ -52,7 +52,7 @@ class AdapterTrainer(VoteTrainer[Adapted]):
     def measure(self, cells: Sequence[AdaptedCell], trained: Trajectory, job: Job) -> list[Outcome]:
         """How each member ends, with its adapters merged, and how long it took."""
         end = adapters.merged(trained.at[max(trained.at)], cells[0].model.adapted)
-        loss = Examiner(cells, trained.at[0], job.device).loss(end)
+        loss = VoteExaminer(cells, trained.at[0], job.device).loss(end)
         diverged = ~loss.isfinite()
         needed = converged_step(trained.losses).nan_to_num(cells[0].train.steps)
         return [

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+from rankscope.papers.amsel2024.computed.claims.replicas import per_seed
 
 FAILED = 0.5
 """Error over that of the best answer without attention from which the task is not learned."""
@@ -36,7 +37,7 @@ def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"error over that without attention, rank {rank}, {most} points, {deepest} layers",
-            _per_seed(rows["error"] / rows["without_attention"], rows),
+            per_seed(rows, rows["error"] / rows["without_attention"]),
             AtLeast(FAILED),
         )
         for rank, rows in _low(at)
@@ -55,7 +56,7 @@ def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"error at full rank, {tokens} points, {layers} layers",
-            _per_seed(rows["error"], rows),
+            per_seed(rows, rows["error"]),
             AtMost(SOLVED),
         )
         for (tokens, layers), rows in full.groupby(["tokens", "layers"], sort=True)
@@ -85,7 +86,3 @@ def _low(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
     """The rows of each rank below full."""
     for rank, rows in table[table["rank"] < table["dim"]].groupby("rank", sort=True):
         yield int(str(rank)), rows
-
-
-def _per_seed(values: "pd.Series[float]", rows: pd.DataFrame) -> tuple[float, ...]:
-    return tuple(float(value) for value in values[rows.sort_values("seed").index])

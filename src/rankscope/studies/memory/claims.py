@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+from rankscope.papers.amsel2024.computed.claims.replicas import per_seed
 from rankscope.studies.memory.measures import countable, with_memory
 from rankscope.theory.memory import BITS_PER_PARAMETER
 
@@ -38,13 +39,15 @@ def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
         checks.append(
             Check(
                 f"least gap below the border, {shape}, rank {rank}",
-                _per_seed(below, "gap", "min"),
+                per_seed(below, below["gap"], "min"),
                 AtLeast(MEMORY),
             )
         )
         checks.append(
             Check(
-                f"largest gap beyond it, {shape}, rank {rank}", _per_seed(beyond, "gap", "max"), AtMost(RULE)
+                f"largest gap beyond it, {shape}, rank {rank}",
+                per_seed(beyond, beyond["gap"], "max"),
+                AtMost(RULE),
             )
         )
     return checks
@@ -62,7 +65,7 @@ def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"bits per parameter, {shape}, rank {rank}",
-            _per_seed(rows, "bits", "max"),
+            per_seed(rows, rows["bits"], "max"),
             AtMost(BITS_PER_PARAMETER),
         )
         for (shape, rank), rows in _by_rank(countable(with_memory(table)))
@@ -95,7 +98,3 @@ def _by_rank(known: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFram
     """The rows of each shape and each rank below full."""
     for (shape, rank), rows in known[known["rank"] < known["dim"]].groupby(["shape", "rank"], sort=False):
         yield (str(shape), int(str(rank))), rows
-
-
-def _per_seed(rows: pd.DataFrame, column: str, how: str) -> tuple[float, ...]:
-    return tuple(rows.groupby("seed", sort=True)[column].agg(how).astype(float))

@@ -47,10 +47,10 @@ class Score(StrEnum):
 
 def measured(cells: Sequence[Cell], start: Weights, end: Weights, device: str) -> list[list[Record]]:
     """The records of each member of a group."""
-    return Examiner(cells, start, device).records(end)
+    return PruningExaminer(cells, start, device).records(end)
 
 
-class Examiner(HeldOut):
+class PruningExaminer(HeldOut):
     """Holds a calibration set as well, and prunes a group's trained weights."""
 
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:

@@ -28,7 +28,7 @@ ENERGY = 0.95
 ATTENTION = ("w_q", "w_k")
 
 
-class Examiner:
+class VoteExaminer:
     """Holds a group's test set and its start, and measures what training made of it."""
 
     def __init__(self, cells: Sequence[Cell], start: Weights, device: str) -> None:

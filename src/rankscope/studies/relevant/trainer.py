@@ -10,7 +10,7 @@ from rankscope.ensembles.patterns import ManyClass
 from rankscope.lab import Cell, Job, Outcome
 from rankscope.linalg.weights import Weights
 from rankscope.papers.li2024.trainer import PatternTrainer
-from rankscope.studies.relevant.measurement import Examiner
+from rankscope.studies.relevant.measurement import VoteExaminer
 from rankscope.tasks.patterns import PatternBatch, Patterns
 from rankscope.training.sgd import Sgd, Trajectory
 
@@ -40,7 +40,7 @@ class VoteTrainer(PatternTrainer[ClassesT]):
     ) -> list[Outcome]:
         """The rows of every member, and the spectra of its first and its whole update."""
         last = max(trained.at)
-        examiner = Examiner(cells, trained.at[0], job.device)
+        examiner = VoteExaminer(cells, trained.at[0], job.device)
         spectra = {
             **{f"sigma/end/{name}": values for name, values in examiner.updates(trained.at[last]).items()},
             **{f"sigma/first/{name}": values for name, values in examiner.first_updates().items()},

@@ -20,7 +20,7 @@ COVERS = (
 
 
 @dataclass(frozen=True)
-class Layer:
+class PlannedLayer:
     """A multi-head attention layer, and what it costs per token."""
 
     dim: int
@@ -64,7 +64,7 @@ class Budget:
 
     def most_heads(self, dim: int, rank: int, value_rank: int) -> int:
         """The most heads of this shape within every limit; each cost is proportional to heads."""
-        one = Layer(dim, rank, 1, value_rank)
+        one = PlannedLayer(dim, rank, 1, value_rank)
         costs = (
             (self.params, one.params),
             (self.kv_bytes, one.kv_bytes(self.bytes_per_number)),
@@ -104,7 +104,7 @@ def plan_table(dim: int, budget: Budget, error: Fraction) -> "Plan":
             heads = budget.most_heads(dim, rank, value_rank)
             if heads == 0:
                 continue
-            layer = Layer(dim, rank, heads, value_rank)
+            layer = PlannedLayer(dim, rank, heads, value_rank)
             floor = layer.floor
             rows.append(
                 {
@@ -121,7 +121,7 @@ def plan_table(dim: int, budget: Budget, error: Fraction) -> "Plan":
                 }
             )
     if not rows:
-        smallest = Layer(dim, 1, 1, 1)
+        smallest = PlannedLayer(dim, 1, 1, 1)
         raise InputError(
             f"No layer fits: one head of rank 1 already takes {smallest.params} parameters, "
             f"{smallest.kv_bytes(budget.bytes_per_number)} KV-cache bytes and "
