@@ -120,6 +120,40 @@ def gpu_attention() -> str:
     )
 
 
+def gpu_in_context() -> str:
+    """Model-steps a second of stock GPT-2 and of the stack: the newest run, and the one before with more contestants."""
+    newest, rows = read("gpu_in_context"), []
+    for found in (
+        *newest.get("earlier", ()),
+        *({"commit": newest["commit"], **size} for size in newest["sizes"]),
+    ):
+        for who in ("eager", "compiled", "compiled bfloat16"):
+            if who in found:
+                middle, *ends = found[f"ours over {who}"]
+                rate, ours = digits(found[who]["per_s"], 3), digits(found["ours"]["per_s"], 3)
+                rows.append((found["commit"][:7], who, rate, ours, digits(middle), span(ends)))
+    return table(("commit", "stock GPT-2", "its steps/s", "ours", "ratio", "of single turns"), rows)
+
+
+def causal_attention() -> str:
+    """Microseconds of forward and backward, ours, torch's: the ratio."""
+    found = {
+        (one["precision"], one["tokens"], one["rank"]): one for one in read("gpu_in_context")["attention"]
+    }
+    kinds = list(dict.fromkeys((precision, tokens) for precision, tokens, _ in found))
+
+    def cell(one: dict[str, Any]) -> str:
+        return f"{digits(one['ours_us'])}, {digits(one['stock_us'])}: {digits(one['ratio'])}"
+
+    return table(
+        ("rank", *(f"{tokens} tokens, {precision}" for precision, tokens in kinds)),
+        [
+            (rank, *(cell(found[precision, tokens, rank]) for precision, tokens in kinds))
+            for rank in dict.fromkeys(rank for *_, rank in found)
+        ],
+    )
+
+
 def gpu_precision() -> str:
     """Errors of the seeds in each precision."""
     rows = []
@@ -240,7 +274,8 @@ def adapters() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     function.__name__: function
     for function in (
-        adapters, compression, ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, retrieval, rounding_floor,
+        adapters, compression, ensemble, gpu_training, gpu_profile, gpu_attention, gpu_in_context,
+        causal_attention, gpu_precision, retrieval, rounding_floor,
         spectra_gpu,
     )
 }  # fmt: skip
