@@ -125,11 +125,20 @@ def test_figures_and_the_finding_come_with_their_tables():
     )
     assert made_up.answer == "On words, too, neither more heads nor more layers replace rank."
     assert "heads of rank 1 lose" in made_up.sentence
-    assert "4 times the heads win back 0.1 and 3 layers 0.1" in made_up.sentence
+    assert "4 times the heads win back 0.1 and 3 layers 0.1; of what rank 4 loses, " in made_up.sentence
     assert {claim for one in (needed, dimension, made_up) for claim in one.claims} <= {
         claim.id for claim in CLAIMS
     }
     whole = trained()
+    better = whole.assign(
+        error=whole["error"].where((whole["shape"] != "3 layers at budget 1") | (whole["rank"] != 4), 0.02)
+    )
+    (made_up,) = STUDY.findings(Results({"amsel2024/text": better}, lambda key: {}))
+    assert made_up.answer == "On words, too, more heads or more layers replace rank in part."
+    assert (
+        "4 times the heads win back 0.1 and 3 layers 0.1; of what rank 4 loses, 0.1 and 1."
+        in made_up.sentence
+    )
     part = {"amsel2024/text": whole[whole["shape"] == "1 layer at budget 1"]}
     assert STUDY.findings(Results(part, lambda key: {})) == []
     assert len(STUDY.figures(Results(part, lambda key: {}))) == 1

@@ -4,7 +4,7 @@ import pandas as pd
 
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
-from rankscope.studies.text.claims import CANDIDATES, made_up, spread
+from rankscope.studies.text.claims import CANDIDATES, MAKES_UP, made_up, spread
 from rankscope.studies.text.sources import WORDS
 
 PAGE = "docs/text-like-points.md"
@@ -73,19 +73,21 @@ def _made_up(table: pd.DataFrame) -> Finding | None:
     heads, depth = made_up(table, "budget"), made_up(table, "layers")
     if not heads or not depth:
         return None
-    rank = min(heads)
     most, layers = (
         int(table["shape"].str.extract(pattern, expand=False).astype(int).max())
         for pattern in (r"(\d+)$", r"^(\d+)")
     )
+    won = {rank: (heads[rank].mean(), depth[rank].mean()) for rank in heads}
+    least, greatest = min(won), max(won)
     return Finding(
         name="text-makes-up",
         question=Question.HEADS,
         answer="On words, too, neither more heads nor more layers replace rank."
-        if max(heads[rank].mean(), depth[rank].mean()) < 1 / 2
-        else "On words, heads or layers replace rank in part.",
-        sentence=f"Of what encoders with heads of rank {rank} lose against full rank on held-out words, {most} times the "
-        f"heads win back {decimals(heads[rank].mean())} and {layers} layers {decimals(depth[rank].mean())}.",
+        if max(max(both) for both in won.values()) < MAKES_UP
+        else "On words, too, more heads or more layers replace rank in part.",
+        sentence=f"Of what encoders with heads of rank {least} lose against full rank on held-out words, {most} times the "
+        f"heads win back {decimals(won[least][0])} and {layers} layers {decimals(won[least][1])}; of what rank {greatest} "
+        f"loses, {decimals(won[greatest][0])} and {decimals(won[greatest][1])}.",
         claims=("amsel2024.text-heads-make-up", "amsel2024.text-depth-makes-up"),
         figure="amsel2024-text-trained",
         link=PAGE,
