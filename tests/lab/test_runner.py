@@ -2,6 +2,7 @@
 
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from rankscope.lab.engines.engine import Failed
 from rankscope.lab.engines.work import Group, train
 from rankscope.lab.runner import UNTIMED, FailedGroupsError, Schedule, schedule
 from rankscope.lab.store import named
-from tests.lab.toy import toy
+from tests.lab.toy import stacked, toy
 
 CELLS = toy(9).cells()
 
@@ -20,14 +21,15 @@ class InTurn:
 
     workers, place, at_work = 1, "here", ""
 
-    def __init__(self, ends=None):
-        self.ends = ends or {}
+    def __init__(self, ends=None, step=None):
+        self.ends, self.step, self.probed = ends or {}, step, []
         self.begun, self.waiting, self.done, self.stopped = [], [], 0.0, False
 
     @contextmanager
     def probes(self, shapes):
         def probe(number, size):
-            raise AssertionError("a step is timed")
+            self.probed.append((number, size))
+            return self.step
 
         yield probe
 
@@ -139,7 +141,18 @@ def test_at_the_deadline_the_crew_is_stopped_and_what_ended_meanwhile_is_kept(tm
 
 
 def test_without_timing_no_step_is_tried_and_a_group_counts_by_its_steps(tmp_path):
-    todo = schedule([toy(9)], Store(tmp_path), "cpu", engine=InTurn(), timed=False)
+    engine = InTurn()
+    todo = schedule([toy(9)], Store(tmp_path), "cpu", engine=engine, timed=False)
+    assert engine.probed == []
     assert [len(group.cells) for group in todo.groups] == [1] * 9
     assert [group.seconds for group in todo.groups] == [UNTIMED] * 9
     assert (todo.cells, todo.finished, todo.workers, todo.timed) == (9, 0, 1, False)
+
+
+def test_a_step_of_a_shape_is_timed_once_in_its_full_size_and_remembered(tmp_path):
+    experiment, engine = replace(toy(9), trainer=stacked()), InTurn(step=6.0)
+    for _ in range(2):
+        todo = schedule([experiment], Store(tmp_path), "cpu", engine=engine)
+        assert engine.probed == [(0, 5)], "nine in two stacks of at most eight"
+        assert [(len(group.cells), group.seconds) for group in todo.groups] == [(5, 6.0), (4, 4.8)]
+        assert todo.timed
