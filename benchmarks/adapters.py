@@ -6,9 +6,11 @@ its own: the look measures and writes no adapter; the exports go on from what it
 verification.
 
 Run: python benchmarks/adapters.py [--mergekit COMMAND] [--hidden 512] [--layers 4] [--dtype float32] [--only REGEX]
-[--lora]. Adds its sizes to adapters.json next to this file; mergekit is left out where its command is not given. `--only`
-exports what matches alone (and leaves mergekit and the error of the output out), for pairs too large to be decomposed here.
-`--lora` measures a LoRA on the base instead of a pair.
+[--verified-only] [--lora]. Adds its sizes to adapters.json next to this file; mergekit is left out where its command is not
+given. `--only` exports what matches alone (and leaves mergekit and the error of the output out), for pairs too large to be
+decomposed here; `--verified-only` leaves the export without verification out. Of a pair from 2B parameters on the error of the
+output is the one that rankscope found, since a whole model in float32 takes too much memory. `--lora` measures a LoRA on the
+base instead of a pair.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ import argparse
 import gc
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -37,6 +40,8 @@ RANK = 16
 
 VOCABULARY = 2048
 LORA_RANK = 64
+WHOLE = 2e9
+"""From so many parameters on a model in float32 is not loaded as a whole."""
 
 
 def make_pair(folder: Path, hidden: int, layers: int, dtype: torch.dtype) -> int:
@@ -117,15 +122,26 @@ def make_lora(folder: Path) -> None:
     (folder / "lora" / "adapter_config.json").write_text(json.dumps(config))
 
 
+LAUNCHER = """
+import json, os, sys, time
+began = time.perf_counter()
+quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet)
+_, status, used = os.wait4(child, 0)
+seconds = {"seconds": time.perf_counter() - began, "cpu_seconds": used.ru_utime + used.ru_stime}
+print(json.dumps({**seconds, "peak_mib": used.ru_maxrss / 1024}))
+sys.exit(status != 0)
+"""
+"""A process inherits the peak of the one that starts it; this one is small."""
+
+
 def timed(command: list[str]) -> dict[str, float]:
     """Seconds of the clock and of the processor, and the most memory in MiB, of a process that must succeed."""
-    began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{command[0]} failed")
-    seconds = used.ru_utime + used.ru_stime
-    return {"seconds": time.perf_counter() - began, "cpu_seconds": seconds, "peak_mib": used.ru_maxrss / 1024}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LAUNCHER, *command], stdout=subprocess.PIPE, check=True
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def output_error(folder: Path, adapter: Path) -> float:
@@ -141,6 +157,13 @@ def output_error(folder: Path, adapter: Path) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
+def own_error(adapter: Path) -> float:
+    """The error of the output that rankscope found when it verified the adapter."""
+    found = re.search(r"relative error of the output (\S+)", (adapter / "README.md").read_text())
+    assert found is not None
+    return float(found[1])
+
+
 def main() -> None:
     """Measure every way on one pair, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -149,6 +172,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--lora", action="store_true", help="a LoRA as the tuned model, and nothing else")
+    parser.add_argument("--verified-only", action="store_true", help="one export, with verification")
     parser.add_argument("--only", help="export the tensors whose names match, and no others")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -156,26 +180,41 @@ def main() -> None:
         parameters = make_pair(folder, given.hidden, given.layers, getattr(torch, given.dtype))
         only = "" if given.only is None else f", only {given.only}"
         size = f"{parameters / 1e6:.0f}M {given.dtype}{only}"
-        found_steps = lora_steps(folder) if given.lora else steps(folder, given.mergekit, given.only)
+        exports = EXPORTS[:1] if given.verified_only else EXPORTS
+        found_steps = (
+            lora_steps(folder)
+            if given.lora
+            else steps(folder, given.mergekit, given.only, exports, parameters < WHOLE)
+        )
         for step, found in found_steps:
             print(size, step, found, flush=True)
-            _store(size, step, found)
+            _store(size, {"hidden": given.hidden, "layers": given.layers, step: found})
 
 
-def steps(folder: Path, mergekit: str | None, only: str | None) -> Iterator[tuple[str, dict[str, float]]]:
-    """What each step took, one after the other."""
+EXPORTS = (("verified export", ()), ("export without verification", ("--no-verify",)))
+
+
+def steps(
+    folder: Path,
+    mergekit: str | None,
+    only: str | None,
+    exports: Sequence[tuple[str, tuple[str, ...]]],
+    whole: bool,
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """What each step took, one after the other; with `whole` the outputs of the models are compared here, too."""
     pair = ["--base-model", str(folder / "base"), "--model", str(folder / "tuned")]
     ours = [sys.executable, "-m", "rankscope.cli", "updates", *pair, "--rule", f"rank={RANK}"]
     ours += [] if only is None else ["--include-regex", only]
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     yield "rankscope, the look", timed(ours)
-    for step, flags in {"verified export": [], "export without verification": ["--no-verify"]}.items():
+    for step, flags in exports:
         cache, adapter = folder / f"cache of {step}", folder / step
         shutil.copytree(folder / "cache", cache)
         os.environ["XDG_CACHE_HOME"] = str(cache)
         found = timed([*ours, *flags, "--out", str(adapter)])
-        if only is None:
-            found["output_error"] = output_error(folder, adapter)
+        if only is None and not flags:  # what is written is the same without verification
+            found["output_error"] = output_error(folder, adapter) if whole else own_error(adapter)
+        shutil.rmtree(cache)
         yield f"rankscope, {step} after the look", found
     if mergekit is not None and only is None:
         adapter = folder / "mergekit"
@@ -194,11 +233,11 @@ def lora_steps(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     yield f"rankscope, a LoRA of rank {LORA_RANK} measured, written at rank {RANK} and verified", found
 
 
-def _store(size: str, step: str, found: dict[str, float]) -> None:
+def _store(size: str, found: dict[str, Any]) -> None:
     out = Path(__file__).with_name("adapters.json")
     known = json.loads(out.read_text()) if out.exists() else {}
     machine = {"torch": torch.__version__, "threads": torch.get_num_threads(), "rank": RANK}
-    known[size] = {**known.get(size, {}), **machine, step: found}
+    known[size] = {**known.get(size, {}), **machine, **found}
     out.write_text(json.dumps(known, indent=2) + "\n")
 
 

@@ -14,6 +14,7 @@ Attention: `causal_attention` against scaled_dot_product_attention as the decode
 own array and as CUDA graphs, forward and backward.
 
     python benchmarks/gpu_in_context.py          # needs a CUDA device and transformers; writes gpu_in_context.json
+    python benchmarks/gpu_in_context.py --no-attention --against eager --sizes standard tiny   # in half a minute
     python benchmarks/gpu_in_context.py --blocks # attention alone, with blocks of 16, 32 and 64 tokens
     python benchmarks/gpu_in_context.py --profile --sizes standard   # our step, kernel by kernel
 """
@@ -33,7 +34,7 @@ from triton.testing import do_bench_cudagraph
 
 from rankscope.ensembles import decoder
 from rankscope.kernels import causal_attention as fused
-from rankscope.lab import Cell, Job, Scale
+from rankscope.lab import Cell, Job, Scale, Trainer
 from rankscope.papers.garg2022.experiments import experiments
 from rankscope.papers.garg2022.trainer import DecoderTrainer
 from rankscope.papers.garg2022.training import train_group
@@ -43,6 +44,11 @@ from rankscope.training.precision import Precision
 CELLS = experiments(Scale.PAPER)[0].cells()
 """Every decoder of the sweep over heads."""
 GOALS = {"eager": 10, "compiled": 3}
+STOCK = {
+    "eager": {"compiled": False, "autocast": False},
+    "compiled": {"compiled": True, "autocast": False},
+    "compiled bfloat16": {"compiled": True, "autocast": True},
+}
 MEMBERS = 7
 RANKS, TOKENS, WIDTH, SAMPLES = (4, 8, 16, 32, 64), (82, 202), 256, 64
 WARM_UP = 8
@@ -101,12 +107,17 @@ def our_rate(cells: Sequence[Cell], seconds: float) -> tuple[float, float]:
     """Model-steps a second of a stack, its graph captured and warm, and its peak memory in GiB."""
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
-    trainer = DecoderTrainer()
+    trainer, whole = DecoderTrainer(), whole_task(cells)
     trainer.probe_steps = WARM_UP
-    per_step = trainer.seconds_per_step(cells, "cuda")
+    per_step = Trainer.seconds_per_step(trainer, whole, "cuda")
     trainer.probe_steps = max(WARM_UP, min(2000, int(seconds / per_step)))
-    per_step = trainer.seconds_per_step(cells, "cuda")
+    per_step = Trainer.seconds_per_step(trainer, whole, "cuda")
     return len(cells) / per_step, (torch.cuda.max_memory_allocated() - held) / 2**30
+
+
+def whole_task(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells without a curriculum, whose first steps are shorter."""
+    return [replace(cell, train=cell.train.replace(curriculum=None)) for cell in cells]
 
 
 def least(cell: Cell) -> dict[str, float]:
@@ -130,11 +141,7 @@ def measure(name: str, rates: dict[str, float], options: argparse.Namespace) -> 
     theirs = next(cell for cell in sweep if cell.model.rank == 32)  # the authors' heads at every size
     floor = least(theirs)
     best = max(floor["flops"] / rates["flops_per_s"], floor["bytes"] / rates["bytes_per_s"])
-    stock = {
-        "eager": stock_step(theirs, compiled=False, autocast=False),
-        "compiled": stock_step(theirs, compiled=True, autocast=False),
-        "compiled bfloat16": stock_step(theirs, compiled=True, autocast=True),
-    }
+    stock = {who: stock_step(theirs, **STOCK[who]) for who in options.against}
     turns = []
     for _ in range(options.repeats):
         turn = {who: stock_rate(step, options.seconds) for who, step in stock.items()}
@@ -167,7 +174,7 @@ def attention(tokens: int, rank: int, precision: Precision) -> dict[str, Any]:
     """Both kernels on the array of a projection."""
     with precision.in_use():
         qkv = torch.randn(MEMBERS, SAMPLES * tokens, 3 * WIDTH, device="cuda").to(precision.dtype)
-        ours = microseconds(lambda one: fused.causal_attention(one, rank, tokens), qkv)
+        ours = microseconds(lambda one: fused.causal_attention(one, [rank] * MEMBERS, tokens), qkv)
         theirs = microseconds(lambda one: decoder._stock(one, rank, tokens), qkv)
     return {
         "tokens": tokens, "rank": rank, "precision": precision.value, "rows": fused.ROWS,
@@ -197,7 +204,7 @@ def blocks() -> list[dict[str, Any]]:
 
 def profile(name: str) -> str:
     """Where the time of the stack's step goes, kernel by kernel: three steps to warm up and six of the graph."""
-    cells = [replace(cell, train=cell.train.replace(curriculum=None)) for cell in sweep_of(name)]
+    cells = whole_task(sweep_of(name))
     train_group(cells, Job("cuda", steps=6))  # compiles
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         train_group(cells, Job("cuda", steps=6))
@@ -212,6 +219,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each timed run")
     parser.add_argument("--repeats", type=int, default=3, help="turns that all take")
     parser.add_argument("--sizes", nargs="+", default=["standard"], choices=["standard", "small", "tiny"])
+    parser.add_argument("--against", nargs="+", default=list(STOCK), choices=list(STOCK))
+    parser.add_argument("--no-attention", action="store_true", help="trainings alone")
     parser.add_argument("--blocks", action="store_true", help="attention alone, with blocks of several sizes")
     parser.add_argument("--profile", action="store_true", help="the stack's step, kernel by kernel, alone")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
@@ -226,7 +235,8 @@ def main() -> None:
         return
     rates = ceilings()
     result: dict[str, Any] = {**versions(), "seconds": options.seconds, "ceilings": rates, "goals": GOALS}
-    result["attention"] = attentions([Precision.FLOAT16, Precision.FLOAT32])
+    if not options.no_attention:
+        result["attention"] = attentions([Precision.FLOAT16, Precision.FLOAT32])
     result["sizes"] = []
     for size in options.sizes:
         found = measure(size, rates, options)

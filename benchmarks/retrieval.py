@@ -1,10 +1,11 @@
 """Exact nearest neighbours of rows on disk: the scope's blocks against scikit-learn and, where installed, faiss.
 
-Every way runs in a process of its own, on one thread, and reports its time, its peak memory and its neighbours; recall is
-counted against float64. All ways take turns, and a ratio is that of two times in one turn. The scope's time is also given with
-all four ways of low rank at every rank, which no peer computes: once, for the fewest rows.
+Every way runs in a process of its own, on one thread, from the file to the neighbours, and reports the processor's seconds,
+its peak memory beyond that of the imports, and its neighbours; recall is counted against float64. All ways take turns, and a
+ratio is that of two times in one turn; half as many turns from a million rows on. Once for every size the whole instrument of
+the scope runs, too: four ways of low rank at every rank, which no peer computes.
 
-    python benchmarks/retrieval.py --rows 200000 1000000 --dim 128 --turns 3 --out benchmarks/retrieval.json
+    python benchmarks/retrieval.py --turns 6 --out benchmarks/retrieval.json
 """
 
 import argparse
@@ -22,15 +23,16 @@ from pathlib import Path
 import numpy as np
 
 QUERIES, TOP = 500, 10
+SIZES = ("20000x64", "100000x128", "200000x384", "1000000x64", "3000000x64")
+MANY = 1_000_000
 SCOPE, ALL_RANKS, SKLEARN, FAISS = "scope", "scope, all ranks", "scikit-learn", "faiss"
 PACKAGES = {SCOPE: "torch", SKLEARN: "scikit-learn", FAISS: "faiss-cpu"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000])
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="ROWSxDIM")
+    parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--way", choices=(SCOPE, ALL_RANKS, SKLEARN, FAISS))
     parser.add_argument("--folder", type=Path)
@@ -39,30 +41,31 @@ def main() -> None:
         one(given.way, given.folder)
         return
     ways = [SCOPE, SKLEARN, *([FAISS] if importlib.util.find_spec("faiss") else [])]
-    sizes = []
-    for rows in sorted(given.rows):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            exact = written(folder, rows, given.dim)
-            turns = [{way: measured(way, folder, exact) for way in ways} for _ in range(given.turns)]
-            sizes.append(
-                {"rows": rows, "file_mib": round(rows * given.dim * 4 / 2**20, 1), "ways": summary(turns)}
-            )
-            if rows == min(given.rows):
-                sizes[-1]["ways"].append(measured(ALL_RANKS, folder, exact))
     content = {
-        "dim": given.dim,
         "queries": QUERIES,
         "top_k": TOP,
-        "turns": given.turns,
+        "threads": 1,
         "versions": {PACKAGES[way]: version(PACKAGES[way]) for way in ways},
-        "load": [round(value, 1) for value in os.getloadavg()],
         "cores": os.cpu_count(),
-        "sizes": sizes,
+        "sizes": [size(*map(int, one.split("x")), given.turns, ways) for one in given.sizes],
+        "load": [round(value, 1) for value in os.getloadavg()],
     }
     print(json.dumps(content, indent=2))
     if given.out:
         given.out.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def size(rows: int, dim: int, turns: int, ways: list[str]) -> dict[str, object]:
+    """All ways on so many rows, in turns, and the whole instrument once."""
+    turns = turns if rows < MANY else -(-turns // 2)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        exact = written(folder, rows, dim)
+        found = [{way: measured(way, folder, exact) for way in ways} for _ in range(turns)]
+        whole = measured(ALL_RANKS, folder, exact)
+    mib = round(rows * dim * 4 / 2**20, 1)
+    print(f"{rows} x {dim}: {summary(found)} {whole}", file=sys.stderr)
+    return {"rows": rows, "dim": dim, "file_mib": mib, "turns": turns, "ways": [*summary(found), whole]}
 
 
 def summary(turns: list[dict[str, dict[str, float]]]) -> list[dict[str, object]]:
@@ -125,7 +128,8 @@ def one(way: str, folder: Path) -> None:
     if way.startswith("scope"):
         import torch
 
-        from rankscope.scope.retrieval import Best, measure_retrieval
+        from rankscope.scope.nearest import nearest
+        from rankscope.scope.retrieval import measure_retrieval
         from rankscope.scope.rows import open_rows
 
         torch.set_num_threads(1)
@@ -143,10 +147,7 @@ def one(way: str, folder: Path) -> None:
     else:
         queries = np.load(folder / "queries.npy")[:QUERIES]
         if way == SCOPE:
-            best = Best(QUERIES, TOP)
-            for first, part in open_rows(folder / "rows.npy").blocks():
-                best.see(torch.from_numpy(queries) @ torch.from_numpy(part).T, first)
-            keys = best.keys.numpy()
+            keys = nearest(open_rows(folder / "rows.npy"), torch.from_numpy(queries), TOP).numpy()
         elif way == SKLEARN:
             rows = np.load(folder / "rows.npy")
             keys = (

@@ -159,10 +159,89 @@ def spectra_gpu() -> str:
     return table(header, rows)
 
 
+def retrieval() -> str:
+    """Exact search beside two peers, and the whole instrument, for every size."""
+    rows = []
+    for size in read("retrieval")["sizes"]:
+        *ways, whole = size["ways"]
+        rows.append(
+            (
+                f"{size['rows']:,} × {size['dim']}",
+                *(
+                    f"{digits(way['seconds'])} s ({span([way['least'], way['most']])}), {way['added_mib']:,.0f} MiB"
+                    + (f"; {span(way['over_scope_range'])} times ours" if place else "")
+                    for place, way in enumerate(ways)
+                ),
+                f"{digits(whole['seconds'])} s, {whole['added_mib']:,.0f} MiB",
+            )
+        )
+    return table(
+        (
+            "rows × dims",
+            *("ours" if way["way"] == "scope" else way["way"] for way in ways),
+            "all ranks, ours",
+        ),
+        rows,
+    )
+
+
+WAYS = {
+    "heads, as --compress chooses": "heads, as `--compress` chooses",
+    "heads, uniform": "heads, one rank for all",
+    "heads, plain": "heads, one rank, the plain SVD of QK and OV",
+    "plain SVD of the projections": "plain SVD of the projections",
+    "ASVD": "ASVD",
+    "SVD-LLM": "SVD-LLM",
+}
+"""The ways of the table of compression, and how it calls them."""
+
+
+def compression() -> str:
+    """What every way adds to the loss, by the share of attention's weights that stays."""
+    rows = []
+    for model, found in read("compression").items():
+        added = {
+            (one["way"], one["share"]): [
+                after - before for after, before in zip(one["losses"], found["before"], strict=True)
+            ]
+            for one in found["ways"]
+        }
+        shares = sorted({share for _, share in added})
+        means = {place: sum(values) / len(values) for place, values in added.items()}
+        least = {share: min(means[way, share] for way in WAYS if (way, share) in means) for share in shares}
+        whole, silent = (sum(found[what]) / found["splits"] for what in ("before", "without_attention"))
+        rows.append((f"**{model}**: {digits(whole, 3)}, without attention {digits(silent, 3)}",))
+        for way, name in WAYS.items():
+            cells = []
+            for share in shares:
+                if (way, share) not in means:
+                    cells.append("–")
+                    continue
+                mean = means[way, share]
+                cell = f"{mean:.4f} ({min(added[way, share]):.4f} … {max(added[way, share]):.4f})"
+                cells.append(f"**{cell}**" if mean == least[share] else cell)
+            rows.append((name, *cells))
+    header = ("loss of the whole; way", *(f"keeps {1 - share:.0%}" for share in shares))
+    return table(header, [(*row, *[""] * (len(header) - len(row))) for row in rows])
+
+
+def adapters() -> str:
+    """Seconds, memory and error of an adapter from two checkpoints."""
+    rows = []
+    for pair, found in read("adapters").items():
+        for step, one in found.items():
+            if isinstance(one, dict):
+                error = digits(one["output_error"]) if "output_error" in one else ""
+                rows.append((pair, step, digits(one["cpu_seconds"]), digits(one["peak_mib"] / 1024), error))
+    header = ("pair", "step", "CPU seconds", "peak memory (GiB)", "error of the output")
+    return table(header, rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     function.__name__: function
     for function in (
-        ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, rounding_floor, spectra_gpu
+        adapters, compression, ensemble, gpu_training, gpu_profile, gpu_attention, gpu_precision, retrieval, rounding_floor,
+        spectra_gpu,
     )
 }  # fmt: skip
 """Tables by the name that a page marks their place with."""

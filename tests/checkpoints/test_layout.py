@@ -39,6 +39,15 @@ def test_an_unknown_model_type_is_not_silently_read_as_another():
     assert len(open_checkpoint(model.state_dict(), config=config, architecture="llama").attention) == 2
 
 
+def test_advice_is_given_as_far_as_it_can_be_followed():
+    config = {**build("llama").config.to_dict(), "model_type": "olmo"}
+    heads = {name: value for name, value in build("llama").state_dict().items() if ".mlp." not in name}
+    with pytest.raises(InputError, match="architecture='llama' reads its heads so"):
+        open_checkpoint(heads, config=config)
+    with pytest.raises(InputError, match=r"nn.MultiheadAttention. Say where"):
+        open_checkpoint(heads, config={**config, "num_attention_heads": 5})
+
+
 def test_a_misspelt_architecture_is_answered_with_the_nearest():
     with pytest.raises(InputError, match="Did you mean 'llama'"):
         open_checkpoint(build("llama"), architecture="lama")

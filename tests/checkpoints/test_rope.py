@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rankscope.checkpoints import Rope, open_checkpoint
+from rankscope.checkpoints.rope import turns_neighbours
 from rankscope.core import InputError
 from tests.zoo import build
 
@@ -61,3 +62,32 @@ def test_rotations_compose_and_keep_lengths():
 def test_a_rotation_that_is_not_computed_says_so():
     with pytest.raises(InputError, match="RoPE of type 'yarn' is not computed"):
         Rope(head_dim=8, dims=8, kind="yarn").rotation(1)
+
+
+@pytest.mark.parametrize(("name", "other"), [("cohere", "llama"), ("llama", "cohere")])
+def test_under_another_architectures_name_coordinates_are_paired_as_the_models_own(name, other):
+    model = build(name)
+    (known, *_), (named, *_) = (open_checkpoint(model, architecture=one).attention for one in (None, other))
+    assert known.rope.interleaved == (name == "cohere")
+    assert torch.equal(named.rope.rotation(7), known.rope.rotation(7))
+
+
+@pytest.mark.parametrize(
+    "name", ["llama", "cohere", "gpt_neox", "qwen3", "phi3", "olmo2", "modernbert", "falcon-gqa"]
+)
+def test_every_known_layout_pairs_coordinates_as_transformers_does(name):
+    model = build(name)
+    said = turns_neighbours(model.config.model_type)
+    assert {block.rope.interleaved for block in open_checkpoint(model).attention} == {said}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("glm4", True), ("llama4_text", True), ("gptj", True), ("granite", False)]
+)
+def test_transformers_own_code_says_which_coordinates_turn_together(kind, said):
+    assert turns_neighbours(kind) is said
+
+
+@pytest.mark.parametrize("kind", ["bert", "mamba", "../x", "None"])
+def test_where_transformers_does_not_say_the_named_layout_decides(kind):
+    assert turns_neighbours(kind) is None

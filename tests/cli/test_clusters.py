@@ -35,6 +35,13 @@ def test_options_that_do_not_go_together_are_refused(refuses, given, saying):
     refuses("reproduce", "li2024", *given, saying=saying)
 
 
+def test_a_cluster_that_does_not_answer_is_named_at_once(cli, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = cli(*ONE, "--engine", "ray", "--address", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert "No Ray cluster at 127.0.0.1:1 (Connection refused). Start one with ray start --head" in err
+
+
 def test_without_ray_the_remedy_is_named(refuses, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in [name for name in sys.modules if name.startswith("rankscope.lab.engines.ray.")]:

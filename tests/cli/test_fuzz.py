@@ -169,6 +169,162 @@ def test_a_pipe_is_not_waited_for(refuses, model):
         (folder / "kept").rename(folder / name)
 
 
+WORDS = (
+    "",
+    " ",
+    "x",
+    "é\x1b[2J",
+    "-1",
+    "0",
+    "1",
+    "3",
+    "0.5",
+    "1e-30",
+    "1e30",
+    "nan",
+    "inf",
+    "9" * 400,
+    "a" * 5000,
+    ".",
+    "/",
+)
+WORDS += (
+    "..",
+    "no/such/folder",
+    "[",
+    "(?P<",
+    "signal",
+    "full",
+    "rank=0",
+    "rank=99",
+    "rank=nan",
+    "rank=1e9",
+    "energy@2",
+)
+WORDS += (
+    "energy@nan",
+    "budget=x",
+    "budget=-1",
+    "1,2",
+    ",",
+    "nan,1",
+    "1,inf",
+    "llama",
+    "cuda:99",
+    "meta",
+    "{pipe}",
+    "{cut}",
+)
+FLAGS = {
+    "heads {base}": ("--offset", "--map", "--device", "--csv", "--compress", "--data", "--revision"),
+    "heads {base} --data {ids} --out {out}": ("--compress", "--map", "--device", "--data"),
+    "neurons {base}": ("--map", "--device", "--data", "--prune", "--prune-heads", "--csv"),
+    "neurons {base} --out {out}": ("--prune", "--prune-heads", "--data"),
+    "updates --base-model {base} --model {tuned}": (
+        *(
+            "--rule",
+            "--max-rank",
+            "--budget",
+            "--top",
+            "--include-regex",
+            "--exclude-regex",
+            "--base-rounding",
+        ),
+        *("--device", "--merge", "--profile", "--model", "--base-model", "--csv"),
+    ),
+    "updates --base-model {base} --model {tuned} --dry-run": (
+        "--rule",
+        "--max-rank",
+        "--budget",
+        "--profile",
+    ),
+    "updates --base-model {base} --model {tuned} --model {tuned}": ("--merge", "--rule", "--top"),
+}
+
+
+def told(cli, line):
+    """A line ends in a result or in one line of complaint, soon."""
+    began = time.monotonic()
+    try:
+        code, _, err = cli(*line)
+    except Exception as error:  # what the test is about
+        raise AssertionError(f"{line}: {type(error).__name__}: {error}") from error
+    assert code in (0, 1, 2), line
+    assert code != 2 or err.count("\n") == 1, (line, err)
+    assert "\x1b" not in err, line
+    assert time.monotonic() - began < PATIENCE, line
+
+
+@pytest.fixture
+def at_hand(zoo, tmp_path, monkeypatch):
+    """What lines are made of: two models, data, a pipe that nobody writes to, and a place for outputs."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "cut").write_bytes(b'{"input_ids": [[1, 2')
+    places = {"base": zoo / "llama", "tuned": zoo / "llama-tuned", "ids": zoo / "ids.json"}
+    return {**places, **{name: tmp_path / name for name in ("pipe", "cut", "out")}}
+
+
+def test_arguments(cli, at_hand):
+    cases = [(line, flag, word) for line, flags in FLAGS.items() for flag in flags for word in WORDS]
+    for line, flag, word in cases[:: 4 * STEP if STEP > 1 else 1]:
+        told(cli, [part.format(**at_hand) for part in (*line.split(), flag, word)])
+        shutil.rmtree(at_hand["out"], ignore_errors=True)
+    assert len(cases) > 1000
+
+
+CONTENTS = (
+    "",
+    "null",
+    "[]",
+    "{}",
+    "[[]]",
+    "[1, 2]",
+    "[[1, 2], [3]]",
+    "[[99999]]",
+    "[[-1, -2]]",
+    '[["a"]]',
+    "[[1.5, 2]]",
+    "[[true]]",
+)
+CONTENTS += (
+    "[[[1]]]",
+    "[[1e400]]",
+    '{"input_ids": 3}',
+    '{"attention": []}',
+    '{"attention": [{}]}',
+    '{"attention": {"layer": 1}}',
+)
+CONTENTS += (
+    '{"attention": [{"layer": "{x}", "qkv": {}, "out": "o", "heads": 1}]}',
+    "[" * 100_000,
+    "\ufeff[[1]]",
+    "\0",
+    "x " * 999,
+)
+CONTENTS += (
+    '{"attention": [{"layer": "{layer.__class__}", "qkv": {"q": "q"}, "out": "o", "heads": "h"}]}',
+    '"llama"',
+    "[[7, 7]]" * 2,
+)
+
+
+def test_contents(cli, at_hand):
+    """What the files say that --data and --map name."""
+    for command in ("heads", "neurons"):
+        for number, content in enumerate(CONTENTS):
+            for flag, ending in (
+                ("--data", "json"),
+                ("--data", "txt"),
+                ("--data", "safetensors"),
+                ("--map", "json"),
+            ):
+                file = at_hand["out"].with_name(f"given.{ending}")
+                file.write_text(content)
+                if STEP == 1 or number % 8 == 0:
+                    told(cli, (command, at_hand["base"], flag, file))
+
+
 def test_towers(tmp_path):
     """The configurations that a model of several towers nests."""
     for name in ("clip", "gemma3-towers", "deepseek_v3"):

@@ -42,7 +42,7 @@ def drawn(monkeypatch, tmp_path):
     names = tmp_path / "drawn"
     names.mkdir()
     monkeypatch.setattr(
-        "rankscope.report.html.save_static", lambda figure, folder: (names / figure.id).touch()
+        "rankscope.figures.printed.save_static", lambda figure, folder: (names / figure.id).touch()
     )
     return lambda: {path.name for path in names.iterdir()}
 

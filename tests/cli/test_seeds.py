@@ -12,7 +12,7 @@ ONLY = ("reproduce", "amsel2024", "--scale", "smoke", "--only", "amsel2024.hardm
 @pytest.fixture
 def run(cli, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rankscope.report.html.save_static", lambda figure, folder: None)
+    monkeypatch.setattr("rankscope.figures.printed.save_static", lambda figure, folder: None)
 
     def ran(name, *more):
         code, _, err = cli(*ONLY, "--out", tmp_path / name, *more)

@@ -10,6 +10,7 @@ from peft import PeftModel
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
+from rankscope.scope import fidelity
 from rankscope.scope import updates as updates_module
 from tests.browser import look_at
 from tests.scope.test_lora_source import change_config, train
@@ -260,3 +261,13 @@ def test_options_of_several_models_that_do_not_go_together_are_one_line(cli, lor
     assert code == 2
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_model_that_does_not_run_here_is_one_line_with_the_way_out(cli, zoo, tmp_path, monkeypatch):
+    monkeypatch.setattr(fidelity, "fixed_batch", lambda model: {"nothing": torch.zeros(1)})
+    line = (*pair(zoo), "--out", tmp_path / "out")
+    code, _, err = cli(*line)
+    assert code == 2
+    assert "have the adapter written without running it. Option: --no-verify." in err
+    assert not (tmp_path / "out").exists()
+    assert cli(*line, "--no-verify")[0] == 0

@@ -30,20 +30,34 @@ def errors(rank, channels, samples, tokens, device="cpu", dtype=torch.float32, m
     qkv = torch.randn(members, samples * tokens, 3 * channels, generator=draw).to(dtype)
     pull = torch.randn(members, samples * tokens, channels, generator=draw).to(dtype)
     there, exact = (array.detach().requires_grad_() for array in (qkv.to(device), qkv.double()))
-    ours, theirs = causal_attention(there, rank, tokens), plain(exact, rank, tokens)
+    ours, theirs = causal_attention(there, [rank] * members, tokens), plain(exact, rank, tokens)
     ours.backward(pull.to(device))
     theirs.backward(pull.double())
-    pairs = ((ours, theirs), (there.grad, exact.grad))
-    return [
-        float((one.detach().cpu().double() - other).abs().max() / other.abs().max()) for one, other in pairs
-    ]
+    return [relative(ours.detach(), theirs.detach()), relative(there.grad, exact.grad)]
+
+
+def mixed_errors(device="cpu", dtype=torch.float32, ranks=(8, 8, 4, 1), samples=2, tokens=20):
+    """The same of members of different rank in one call."""
+    draw = torch.Generator().manual_seed(0)
+    qkv = torch.randn(len(ranks), samples * tokens, 3 * 8, generator=draw).to(dtype)
+    pull = torch.randn(len(ranks), samples * tokens, 8, generator=draw).to(dtype)
+    there, exact = (array.detach().requires_grad_() for array in (qkv.to(device), qkv.double()))
+    ours = causal_attention(there, ranks, tokens)
+    theirs = torch.cat([plain(exact[i : i + 1], rank, tokens) for i, rank in enumerate(ranks)])
+    ours.backward(pull.to(device))
+    theirs.backward(pull.double())
+    return [relative(ours.detach(), theirs.detach()), relative(there.grad, exact.grad)]
+
+
+def relative(ours, theirs):
+    return float((ours.cpu().double() - theirs).abs().max() / theirs.abs().max())
 
 
 def nan_stays_in_its_sample():
     """Which samples of three, the second with a NaN in its last token, have one in the result at the first token."""
     qkv = torch.randn(1, 3 * 5, 3 * 4, generator=torch.Generator().manual_seed(0))
     qkv[0, 9] = torch.nan
-    found = causal_attention(qkv, 4, 5).view(3, 5, 4).isnan().any(-1)
+    found = causal_attention(qkv, [4], 5).view(3, 5, 4).isnan().any(-1)
     return found.tolist()
 
 
@@ -51,6 +65,7 @@ if __name__ == "__main__":
     found = {
         "float32": [errors(*shape) for shape in SHAPES],
         "float16": [errors(*shape, dtype=torch.float16) for shape in SHAPES],
+        "mixed": mixed_errors(),
         "nan": nan_stays_in_its_sample(),
     }
     json.dump(found, sys.stdout)

@@ -40,6 +40,10 @@ def test_value_and_gradient_agree_with_float64(interpreted):
     assert float(found.max()) < 1e-6
 
 
+def test_members_of_different_rank_share_a_call(interpreted):
+    assert max(interpreted["mixed"]) < 1e-6
+
+
 def test_16_bits_are_rounded_and_no_worse(interpreted):
     assert 1e-5 < float(torch.tensor(interpreted["float16"]).max()) < PRECISE[torch.float16]
 
@@ -49,17 +53,18 @@ def test_nan_stays_in_its_sample(interpreted):
 
 
 @pytest.mark.parametrize(
-    ("shape", "rank", "tokens", "message"),
+    ("shape", "ranks", "tokens", "message"),
     [
-        ((1, 6, 12), 3, 3, "12 channels are no 3 · heads · rank 3"),
-        ((1, 6, 12), 4, 5, "6 positions are no whole samples of 5 tokens"),
-        ((1, 6, 390), 130, 3, "takes rank ≤ 64.*this is rank 130"),
-        ((1, 6, 12), 4, 3, "needs a CUDA device, not cpu"),
+        ((2, 6, 12), [4], 3, "2 members and 1 ranks"),
+        ((2, 6, 12), [4, 3], 3, "12 channels are no 3 · heads · rank 3"),
+        ((1, 6, 12), [4], 5, "6 positions are no whole samples of 5 tokens"),
+        ((1, 6, 390), [130], 3, "takes rank ≤ 64.*this is rank 130"),
+        ((1, 6, 12), [4], 3, "needs a CUDA device, not cpu"),
     ],
 )
-def test_arrays_that_the_kernel_would_leave_are_refused(shape, rank, tokens, message):
+def test_arrays_that_the_kernel_would_leave_are_refused(shape, ranks, tokens, message):
     with pytest.raises(InputError, match=message):
-        causal_attention(torch.zeros(shape), rank, tokens)
+        causal_attention(torch.zeros(shape), ranks, tokens)
 
 
 def test_it_is_asked_for_where_it_runs_and_for_heads_that_it_takes(monkeypatch):
@@ -128,6 +133,13 @@ def test_on_the_gpu(rank, tokens, dtype):
 
 @pytest.mark.gpu
 @on_gpu
+@pytest.mark.parametrize("dtype", list(PRECISE))
+def test_ranks_side_by_side_on_the_gpu(dtype):
+    assert max(causal.mixed_errors("cuda", dtype, samples=64, tokens=82)) < PRECISE[dtype]
+
+
+@pytest.mark.gpu
+@on_gpu
 def test_it_passes_torchs_checks():
     qkv = torch.randn(2, 3 * 7, 3 * 8, device="cuda", requires_grad=True)
-    torch.library.opcheck(fused._forward, (qkv, 4, 7))
+    torch.library.opcheck(fused._forward, (qkv, [4, 8], 7))

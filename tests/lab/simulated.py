@@ -28,9 +28,9 @@ class Simulated:
         self.cluster, self.address = cluster, cluster.address
         self.nodes, self.seen = {}, set()
 
-    def add(self, **options):
-        """A node with one CPU."""
-        node = self.cluster.add_node(num_cpus=1, object_store_memory=SMALL, **options)
+    def add(self, cpus=1, **options):
+        """A node with one CPU, unless it is said to have more, or GPUs."""
+        node = self.cluster.add_node(num_cpus=cpus, object_store_memory=SMALL, **options)
         self.nodes[node.node_id] = node
         return node.node_id
 

@@ -14,10 +14,12 @@ import pytest
 import ray
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.lab import Store, run
+from rankscope.lab import Outcome, Store, run
 from rankscope.lab.engines.ray.engine import Ray
 from rankscope.lab.engines.ray.worker import Refused, Task, probed
+from rankscope.lab.engines.work import Shape
 from rankscope.lab.runner import FailedGroupsError, schedule
+from rankscope.lab.trainer import Computation
 from tests.lab.simulated import simulated, wait_for
 from tests.lab.walk import begun, go, walks
 
@@ -146,6 +148,22 @@ def test_a_group_that_raises_is_named_and_the_others_are_finished(engine, tmp_pa
     assert len(go(tmp_path, walks(pause=0.0), engine).finished(walks(pause=0.0))) == 12
 
 
+def test_a_group_at_which_worker_after_worker_dies_is_named_and_the_others_are_finished(
+    engine, said, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("rankscope.lab.engines.ray.crew.DEATHS", 2)
+    experiment = walks(pause=0.0, scales=(1.0,), killing=(3,))
+    dead = (
+        r"^1 group failed, .* walks scale=1.0, seed=2 .* and 1 more: 2 workers died at it, the last of them "
+    )
+    with pytest.raises(
+        FailedGroupsError, match=rf"{dead}.* \(WorkerCrashedError\), most likely for want of memory\."
+    ):
+        go(tmp_path, experiment, engine)
+    assert ["goes on elsewhere" in one for one in said] == [True]
+    assert len(Store(tmp_path).finished(experiment)) == 2
+
+
 def test_a_deadline_stops_groups_with_their_state(engine, tmp_path, expected):
     experiment, store = walks(tmp_path / "trace", pause=0.15, seeds=2), Store(tmp_path / "run")
     todo = schedule([experiment], store, "cpu", group_size=2, engine=engine)
@@ -173,12 +191,13 @@ def test_a_node_dies_in_the_middle_and_another_joins_late(engine, cluster, said,
     with going(tmp_path / "run", experiment, engine):
         victim = with_state(tmp_path / "run", experiment)
         cluster.kill(victim[1])
+        wait_for(lambda: engine.at_work == "2 nodes, 2 workers")
         cluster.add()
+        wait_for(lambda: engine.at_work == "3 nodes, 3 workers")
     same(Store(tmp_path / "run"), experiment, expected)
     assert any("NodeDiedError" in one and "goes on elsewhere" in one for one in said)
     *_, (_, node, _, step) = (one for one in begun(trace) if one[0] == victim[0])
     assert (node != victim[1], step > 0) == (True, True)
-    wait_for(lambda: engine.at_work == "3 nodes, 3 workers")
 
 
 def test_a_worker_with_other_code_refuses_and_says_who_it_is(engine):
@@ -211,6 +230,66 @@ def test_a_share_of_a_gpu_is_more_than_nothing_and_at_most_one(gpus):
 def test_without_a_gpu_in_the_cluster_cuda_is_refused(cluster):
     with pytest.raises(InputError, match="No machine of the cluster has a GPU"), Ray("cuda"):
         pass
+
+
+class Computed(Computation):
+    """Takes no GPU."""
+
+    def shape_key(self, cell):
+        return 0
+
+    def compute(self, cell):
+        return Outcome([])
+
+
+def assigned(work, task, folder):
+    """Instead of what a worker does: what Ray gave it. It leaves a mark in the folder, and waits there."""
+    (folder / f"begun {os.getpid()}").touch()
+    wait_for((folder / "go").exists, 120)
+    return ray.get_runtime_context().get_assigned_resources(), ray.get_gpu_ids()
+
+
+def test_groups_share_a_gpu_by_the_fraction_that_they_ask_for(cluster, monkeypatch, tmp_path):
+    """On a node that says it has a GPU: no GPU computes here, and what is tried is who would get which."""
+    node = cluster.add(cpus=6, num_gpus=1)
+    monkeypatch.setattr("rankscope.lab.engines.ray.cluster._ENTRY", ray.remote(assigned))
+    one = walks()
+    with Ray("cuda", address=cluster.address, gpus=0.25) as engine:
+        wait_for(lambda: engine.at_work == "1 node, 4 workers")
+        assert engine.place == "ray 0.25 of GPU"
+        tasks = [engine._task(one, one.cells()[:2])] * 5
+        under_way = [engine._cluster.call("trained", task, tmp_path) for task in tasks]
+        wait_for(lambda: len(list(tmp_path.glob("begun *"))) == 4)
+        assert ray.available_resources().get("GPU", 0.0) == 0.0
+        computed = engine._task(replace(one, trainer=Computed()), one.cells()[:2])
+        under_way.append(engine._cluster.call("trained", computed, tmp_path, on=node))
+        wait_for(lambda: len(list(tmp_path.glob("begun *"))) == 5)
+        (tmp_path / "go").touch()
+        *shared, alone = ray.get(under_way)
+    assert shared == [({"CPU": 1.0, "GPU": 0.25}, shared[0][1])] * 5
+    assert len(shared[0][1]) == 1
+    assert alone == ({"CPU": 1.0}, [])
+    cluster.kill(node)
+
+
+def step(work, task):
+    """Instead of what a worker does: the seconds that its node says a step takes."""
+    return float(os.environ["STEP"])
+
+
+def test_steps_are_timed_on_every_kind_of_gpu_and_the_slowest_counts(cluster, monkeypatch):
+    monkeypatch.setattr("rankscope.lab.engines.ray.cluster._ENTRY", ray.remote(step))
+    nodes = [
+        cluster.add(num_gpus=1, resources={f"accelerator_type:{kind}": 1}, env_vars={"STEP": seconds})
+        for kind, seconds in (("Slow", "0.5"), ("Quick", "0.25"), ("Slow", "0.5"))
+    ]
+    shape = Shape(walks(), None, tuple(walks().cells()))
+    with Ray("cuda", address=cluster.address) as engine, engine.probes([shape]) as probe:
+        wait_for(lambda: engine.at_work == "3 nodes, 3 workers")
+        assert engine.place == "ray 1 of Quick, Slow"
+        assert probe(0, 2) == 0.5
+    for node in nodes:
+        cluster.kill(node)
 
 
 def test_nothing_imports_ray_before_it_is_asked_for():

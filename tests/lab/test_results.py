@@ -149,14 +149,15 @@ def test_a_cell_that_did_not_train_makes_a_claim_undecided_and_not_unfinished(tm
 
 def test_figure_1_marks_what_was_not_run_beside_the_talks_curves(partly, tmp_path):
     figure, identity = results_section(AMSEL, partly).figures
+    run = [("1 layer", 1), ("1 layer", 8), ("3 layers", 8)]
     assert [panel.title for panel in figure.panels] == [
-        f"{layers}, budget {budget}"
+        f"{layers}, budget {budget}{'' if (layers, budget) in run else ' (not run)'}"
         for layers in ("1 layer", "3 layers", "5 layers")
         for budget in (1, 8, 64)
     ]
     series = {panel.title: {one.name: list(one.x) for one in panel.series} for panel in figure.panels}
     assert series["3 layers, budget 8"]["fresh batches, new points"] == [4.0, 8.0, 16.0, 32.0, 64.0]
-    assert series["5 layers, budget 8"]["fresh batches, new points (not run)"] == []
+    assert series["5 layers, budget 8 (not run)"]["fresh batches, new points"] == []
     assert all(len(curves["published"]) == 7 for curves in series.values())
     assert identity.panels[0].series[0].x == ["1", "8"]
     assert save_static(figure, tmp_path)[0].read_bytes().startswith(b"\x89PNG")
@@ -223,7 +224,7 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatc
     at_paper = replace(section, figures=[figure])
     quick = replace(at_paper, suffix="", figures=[replace(figure, id="amsel2024-1")])
     monkeypatch.setattr(
-        "rankscope.report.html.save_static", lambda figure, folder: (folder / figure.id).touch()
+        "rankscope.figures.printed.save_static", lambda figure, folder: (folder / figure.id).touch()
     )
     page = write_report(tmp_path / "page", [quick, at_paper])
     drawn = {path.name for path in (tmp_path / "page" / "figures").iterdir()}
@@ -248,12 +249,12 @@ def test_both_scales_stand_on_one_page_with_ids_of_their_own(browser, monkeypatc
 def test_an_interactive_legend_names_what_was_not_run(browser, monkeypatch, partly, tmp_path):
     section = results_section(AMSEL, partly)
     monkeypatch.setattr(
-        "rankscope.report.html.save_static", lambda figure, folder: (folder / figure.id).touch()
+        "rankscope.figures.printed.save_static", lambda figure, folder: (folder / figure.id).touch()
     )
     browser.get(write_report(tmp_path, [replace(section, figures=section.figures[:1])]).as_uri())
     draw(browser, browser.find_element("css selector", ".figure"))
     panels = section.figures[0].panels
-    wanted = [series.name for panel in panels for series in panel.series]
+    wanted = [series.entry for panel in panels for series in panel.series]
     assert "fresh batches, new points (not run)" in wanted
     found = browser.find_elements("css selector", ".figure text[class^='legend']")
     assert [entry.get_attribute("textContent") for entry in found] == wanted

@@ -1,7 +1,9 @@
 """Exports that add to a folder, cell by cell."""
 
+import tracemalloc
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -113,13 +115,14 @@ def test_of_a_folder_the_cells_of_an_experiment_are_read_with_their_provenance(t
 
 
 class Uneven(ToyTrainer):
-    """Whole numbers at first and others later, and a column that only some cells have."""
+    """Whole numbers at first and others later, and columns that only some cells have."""
 
     def measure(self, cells, trained, job):
         outcomes = []
         for cell in cells:
             row = {"total": cell.seed if cell.seed < 12 else cell.seed / 2, "name": f"seed {cell.seed}"}
-            outcomes.append(Outcome([row | ({"more": cell.seed} if cell.seed > 15 else {})]))
+            some = {"more": cell.seed, "flag": cell.seed > 30, "word": "late"} if cell.seed > 15 else {}
+            outcomes.append(Outcome([row | some]))
             job.tick()
         return outcomes
 
@@ -130,7 +133,9 @@ def test_a_table_that_is_written_in_pieces_is_the_one_written_at_once(tmp_path, 
     at_once = export_tables(tmp_path / "once", [experiment], store, add=False)
     monkeypatch.setattr("rankscope.lab.store.AT_ONCE", 1)
     assert len([*store.table_pieces(experiment)]) == 6
-    assert export_tables(tmp_path / "pieces", [experiment], store, add=False) == at_once
+    with monkeypatch.context() as patched:
+        patched.setattr("rankscope.lab.tables._write", None)  # what writes a table that is held whole
+        assert export_tables(tmp_path / "pieces", [experiment], store, add=False) == at_once
     for name in ("toy", "cells"):
         whole, pieces = (pd.read_parquet(tmp_path / way / f"{name}.parquet") for way in ("once", "pieces"))
         pd.testing.assert_frame_equal(whole, pieces)
@@ -139,3 +144,17 @@ def test_a_table_that_is_written_in_pieces_is_the_one_written_at_once(tmp_path, 
     assert [cell.key() for cell in experiment.cells()] == pd.read_parquet(
         tmp_path / "pieces" / "toy.parquet"
     )["cell"].tolist()
+
+
+def test_pieces_of_a_table_are_let_go_when_they_are_written(tmp_path, monkeypatch):
+    def pieces():
+        return (pd.DataFrame({"number": np.full(50_000, n, float), "text": "same"}) for n in range(60))
+
+    store = Store(tmp_path / "run")
+    monkeypatch.setattr(store, "table_pieces", lambda experiment: pieces())
+    monkeypatch.setattr(store, "provenance_pieces", lambda *experiments: pieces())
+    tracemalloc.start()
+    export_tables(tmp_path / "to", [toy(12)], store, add=False, csv=False)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 10e6, "all pieces have 24 MB of numbers"

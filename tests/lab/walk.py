@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -32,8 +33,8 @@ class Walk(Trainer):
 
     probe_steps = 1
 
-    def __init__(self, trace=None, raising=()):
-        self.trace, self.raising = trace, raising
+    def __init__(self, trace=None, raising=(), killing=()):
+        self.trace, self.raising, self.killing = trace, raising, killing
 
     def shape_key(self, cell):
         return cell.model.scale
@@ -51,6 +52,8 @@ class Walk(Trainer):
         for step in range(done, last):
             if any(cell.seed in self.raising for cell in cells) and step == 3:
                 raise ValueError("this walk ends here")
+            if any(cell.seed in self.killing for cell in cells) and job.steps is None:
+                os.kill(os.getpid(), signal.SIGKILL)
             draws = [random.Random(1000 * cell.seed + step).gauss(0, 1) for cell in cells]
             walk = walk + torch.tensor(draws) * torch.tensor([cell.model.scale for cell in cells])
             time.sleep(cells[0].train.pause)
@@ -88,14 +91,14 @@ def begun(folder):
     ]
 
 
-def walks(trace=None, pause=0.01, raising=(), scales=(1.0, 2.0, 3.0), seeds=4):
+def walks(trace=None, pause=0.01, raising=(), killing=(), scales=(1.0, 2.0, 3.0), seeds=4):
     return Experiment(
         name="walks",
         task=Task(),
         model=Model(),
         train=Train(pause=pause),
         grid=Grid(seed=range(seeds), scale=scales),
-        trainer=Walk(None if trace is None else Path(trace), raising),
+        trainer=Walk(None if trace is None else Path(trace), raising, killing),
     )
 
 

@@ -36,7 +36,13 @@ def figures(suffix=""):
     seeds = [[0.1, 0.2], [0.01, 0.02], [0.001, 0.002]]
     curves = [band("ours", [1.0, 2.0, 4.0], seeds), Series("talk", [1.0, 4.0], [0.1, 0.01], paper=True)]
     heat = HeatMap(
-        ["a", "b"], ["c"], [[0.1, 0.9]], [["one", "two"]], [["", ""]], (0.0, 1.0), Colours.SEQUENTIAL
+        ["a", "b"],
+        ["c"],
+        [[0.1, 0.9]],
+        [["share 0.1 of 3", "share 0.9 of 3"]],
+        [["", ""]],
+        (0.0, 1.0),
+        Colours.SEQUENTIAL,
     )
     panels = [
         Panel("A", "rank", "error", curves, log_x=True, log_y=True),
@@ -56,7 +62,7 @@ def findings():
     return [
         Finding("first", Question.UPDATES, "Rank 2.", "It is 2.03 here.", ("toy2024.clear",), **said),
         Finding("second", Question.HEADS, "No.", "It is 0.18 at least.", ("toy2024.vague",), **said),
-        Finding("third", Question.DEPTH, "A little.", "It is 0.6 still.", ("toy2024.unknown",), **said),
+        Finding("third", Question.DEPTH, "A little.", "It is 0.6 still.", ("toy2024.later",), **said),
         Finding(
             "other", Question.DEPTH, "Memory.", "It is 1.1.", ("toy2024.against",), contradicts=True, **said
         ),
@@ -71,7 +77,7 @@ PAPER = Paper(
 def sections():
     small = Section(
         PAPER, "quick", [judge(one, pd.DataFrame()) for one in CLAIMS], figures(), PROVENANCE,
-        unfinished=[Unfinished(LATER, ())], findings=findings(),
+        unfinished=[Unfinished(LATER, LATER.checks(pd.DataFrame()))], findings=findings(),
     )  # fmt: skip
     large = Section(
         PAPER, "paper", [judge(CLAIMS[0], pd.DataFrame())], figures("-paper"), PROVENANCE, suffix="-paper",

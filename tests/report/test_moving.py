@@ -1,14 +1,19 @@
 """Reading and moving in the page, in Chromium, on a wide and on a narrow screen."""
 
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from rankscope.lab.agreement import with_agreement
+from rankscope.lab.section import Unfinished
 from rankscope.report import write_report
+from rankscope.report.answers import answers
 from tests.browser import draw, errors
-from tests.report.made import other_seeds, sections
+from tests.report.made import CLAIMS, LATER, findings, other_seeds, sections
 
 pytestmark = pytest.mark.browser
 WIDE, NARROW = (1280, 900), (390, 800)
@@ -79,16 +84,50 @@ def test_nothing_is_cut_and_nothing_complains(opened):
 def test_the_first_screen_has_three_answers_and_how_sure_they_are(opened):
     cards = [card.text for card in css(opened, ".answer")]
     assert [card.splitlines()[1] for card in cards] == ["Rank 2.", "No.", "A little."]
-    assert "How sure: measured at the paper's sizes with 3 seeds; Figure 1 holds" in cards[0], (
-        "the larger run is shown"
+    assert (
+        "How sure: measured at the paper's sizes with 3 seeds. See the figure.\nholds Statement of clear."
+        in cards[0]
+    ), "the larger run is shown"
+    assert (
+        "at small sizes (scale quick) with 3 seeds. See the figure.\nundecided Statement of vague."
+        in cards[1]
     )
-    assert "at small sizes (scale quick) with 3 seeds; Remark 3 undecided" in cards[1]
-    assert "no verdict yet, since its claims need trainings that have not been run" in cards[2]
+    assert (
+        "trainings are missing for a verdict at these sizes: of the checks that can be made without them, 1 hold, 0 fail "
+        "and 0 are undecided. See the figure. no verdict Statement of later. Figure 9"
+        in " ".join(cards[2].split())
+    )
     draw(opened, css(opened, ".answers")[0])
     against = opened.find_element(By.ID, "against")
     text = opened.execute_script("return arguments[0].nextElementSibling.textContent", against)
     assert "Memory. It is 1.1." in " ".join(text.split())
     assert "1 hold, 1 fail and 0 are undecided" in opened.find_element(By.ID, "main").text, "each claim once"
+
+
+def test_a_finding_whose_claims_have_no_check_that_can_be_made_says_that_trainings_are_missing():
+    (small, _) = sections()
+    without = replace(small, unfinished=[Unfinished(LATER, ())])
+    (third,) = (
+        one for answer in answers([without]) for one in answer.evidence if one.finding.name == "third"
+    )
+    assert third.sure.endswith("with 3 seeds; trainings are missing for a verdict.")
+
+
+def test_a_verdict_from_other_sizes_than_the_finding_says_so(tmp_path):
+    (small, large) = sections()
+    page = write_report(tmp_path, [small, replace(large, findings=findings())], printed=False).read_text(
+        "utf-8"
+    )
+    assert 'Statement of vague.</a> <span class="soft">Remark 3, at small sizes (scale quick)</span>' in page
+    assert 'Statement of clear.</a> <span class="soft">Figure 1</span>' in page, "judged at its own sizes"
+    both = replace(
+        large, findings=findings(), unfinished=[Unfinished(CLAIMS[2], CLAIMS[2].checks(pd.DataFrame()))]
+    )
+    (second,) = (
+        one for answer in answers([small, both]) for one in answer.evidence if one.finding.name == "second"
+    )
+    assert second.unfinished
+    assert not second.unjudged, "it has a verdict at small sizes"
 
 
 def test_cards_stand_side_by_side_where_there_is_room(opened):
@@ -149,6 +188,12 @@ def test_a_deep_link_shows_what_a_filter_hides(wide, page):
     row = wide.find_element(By.ID, "claim-toy2024.vague")
     assert row.is_displayed()
     assert 0 <= wide.execute_script("return arguments[0].getBoundingClientRect().top", row) < WIDE[1]
+
+
+def test_who_hovers_a_cell_reads_its_whole_text(wide):
+    draw(wide, wide.find_element(By.ID, "figure-toy2024-1"))
+    told = "return document.querySelectorAll('#figure-toy2024-1 .chart')[1].data[0].hovertext"
+    assert wide.execute_script(told) == [["share 0.1 of 3", "share 0.9 of 3"]]
 
 
 def test_charts_are_drawn_when_they_come_near(narrow):
@@ -251,7 +296,7 @@ def test_a_second_set_of_seeds_has_a_column_of_its_own(beside):
     choose(beside, "fate", "survives")
     assert shown(beside) == ["against"]
     assert beside.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-    assert "Remark 3 undecided (other seeds: holds)" in css(beside, ".answer")[1].text
+    assert "undecided Statement of vague. Remark 3; other seeds: holds" in css(beside, ".answer")[1].text
 
 
 def test_without_a_second_set_of_seeds_there_is_no_filter_for_them(wide):

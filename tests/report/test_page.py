@@ -96,7 +96,7 @@ def test_a_figure_that_cannot_be_drawn_is_told(monkeypatch, tmp_path):
     def fail(figure, folder):
         raise OSError(f"no room for {figure.id}")
 
-    monkeypatch.setattr("rankscope.report.html.save_static", fail)
+    monkeypatch.setattr("rankscope.figures.printed.save_static", fail)
     with pytest.raises(OSError, match="no room for toy-1"):
         write_report(tmp_path, [hostile_section()])
     assert not (tmp_path / "index.html").exists()
@@ -134,8 +134,8 @@ def test_panels_break_into_rows_and_every_map_names_what_lies_over_it():
     assert [trace["type"] for trace in first] == ["heatmap", "scatter", "scatter"]
     assert [trace["name"] for trace in first[1:]] == ["border &lt;b&gt;", "our setting"]
     assert [trace["name"] for trace in second[1:]] == ["our setting"]
-    assert first[0]["hovertext"][0][0] == "one<br>two"
-    assert first[0]["meta"] == {"rows": ["a", "b"], "columns": ["0", "1"]}
+    assert first[0]["hovertext"] == [["0", "1"], ["1", "1"]]
+    assert first[0]["meta"] == {"rows": ["a", "b"], "columns": ["0", "1"], "words": [["one<br>two"], [""]]}
     assert charts_html(figure).count('class="chart"') == 3
 
 
@@ -189,7 +189,7 @@ def test_ticks_are_the_values_of_a_sweep_and_whole_numbers_where_something_is_co
 
 def test_a_map_with_many_cells_labels_some(tmp_path):
     html = charts_html(grid_of_maps())
-    assert '"ticktext":["0"]' in html
+    assert '"ticktext":["1"]' in html, "the framed cell is among them"
     assert '"ticktext":["0","1"]' in html
     assert save_static(grid_of_maps(), tmp_path)[0].read_bytes().startswith(b"\x89PNG")
 
@@ -214,10 +214,47 @@ def test_a_curve_has_one_colour_in_all_panels_of_a_figure():
     figure = Figure("f", "", "", "", [few, many, other])
     assert figure.colour_names(few) == ["rank 1", "rank 2", "rank 4"]
     assert figure.colour_names(other) == ["dim 8"]
-    of = {series.name: colour for series, colour, _ in styled(many, figure.colour_names(many))}
-    assert {
-        series.name: colour for series, colour, _ in styled(few, figure.colour_names(few))
-    }.items() <= of.items()
+    of = {series.name: colour for series, colour, _ in styled(many, figure)}
+    assert {series.name: colour for series, colour, _ in styled(few, figure)}.items() <= of.items()
+
+
+def test_a_curve_that_was_not_run_keeps_its_colour_and_says_so():
+    def panel(*run):
+        return Panel(
+            "", "x", "y", [Series(name, [1.0] * (name in run), [1.0] * (name in run)) for name in "abc"]
+        )
+
+    whole, part, never = panel("a", "b", "c"), panel("c"), panel("a", "b")
+    figure = Figure("f", "", "", "", [whole, part, never])
+    colours = [[colour for _, colour, _ in styled(one, figure)] for one in figure.panels]
+    assert colours[0] == colours[1] == colours[2]
+    named = [trace["name"] for trace in chart(part, figure)["data"]]
+    assert named == ["a (not run)", "b (not run)", "c"]
+    (legend,) = draw(figure).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c"], "some panel has each of them"
+    (legend,) = draw(Figure("f", "", "", "", [part, part])).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a (not run)", "b (not run)", "c"]
+
+
+def test_a_published_curve_has_one_dash_in_all_panels_as_long_as_there_are_dashes_enough():
+    def panel(*names):
+        return Panel("", "x", "y", [Series(name, [1.0], [1.0], paper=True) for name in names])
+
+    def dashes(one, figure):
+        return {series.name: dash for series, _, dash in styled(one, figure)}
+
+    few, many = panel("c", "a"), panel("a", "b", "c")
+    figure = Figure("f", "", "", "", [few, many])
+    assert dashes(few, figure).items() <= dashes(many, figure).items()
+    assert len(draw(figure).legends) == 1
+    more = Figure("f", "", "", "", [few, panel("a", "b", "d", "e")])
+    assert len(set(dashes(few, more).values())) == 2, "within a panel they differ"
+    assert not draw(more).legends, "each panel has its own legend"
+
+
+def test_a_figure_says_how_large_it_was():
+    figure = Figure("f", "Title", "", "", [Panel("", "x", "y")], sizes="at small sizes: dim 8, 5 seeds")
+    assert draw(figure).get_suptitle() == "Title\nat small sizes: dim 8, 5 seeds"
 
 
 def test_no_interval_is_drawn_beyond_what_can_be():

@@ -20,7 +20,7 @@ from rankscope.scope import adapter, adapter_tensors, by_layers
 from rankscope.scope.adapter import export_adapter
 from rankscope.scope.fates import Profile
 from rankscope.scope.fidelity import fixed_batch, load_model
-from rankscope.scope.snippets import axolotl_text, lora_config_text
+from rankscope.scope.snippets import axolotl_text, lora_config_text, number_pattern
 from tests.zoo import OTHERS, SPECIMENS, build, inputs
 
 
@@ -329,6 +329,15 @@ def test_snippets_say_the_same_ranks(pair, tmp_path):
             assert ranks in ([], [config["rank_pattern"].get("^" + re.escape(name), config["r"])])
             assert bool(ranks) == ("^" + re.escape(name) in config["rank_pattern"])
     assert len(patterns) < len(config["rank_pattern"])
+
+
+@pytest.mark.parametrize("top", [5, 12, 35, 130, 1200])
+def test_a_pattern_of_layers_matches_those_alone(top):
+    for case in range(20):
+        generator = stream(case, "layers", top)
+        chosen = set(torch.randperm(top, generator=generator)[: 1 + 2 * case].tolist())
+        pattern = number_pattern(chosen)
+        assert {layer for layer in range(top + 150) if re.fullmatch(f"({pattern})", str(layer))} == chosen
 
 
 def test_factors_start_from_the_measured_spectrum(pair, tmp_path, monkeypatch):

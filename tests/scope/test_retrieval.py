@@ -19,7 +19,6 @@ from rankscope.scope.retrieval import (
     PASSES,
     PRINCIPAL,
     RANDOM,
-    Best,
     measure_retrieval,
     moments,
     tried_ranks,
@@ -115,14 +114,6 @@ def test_the_prediction_follows_keys_in_many_directions(tmp_path):
     assert (table["agreement"] - table["predicted_agreement"]).abs().mean() < noise
     assert (table["agreement"] - table["predicted_agreement"]).abs().max() < 4 * noise
     assert (table["recall"] - table["predicted_recall"]).abs().max() < 4 * noise
-
-
-def test_the_best_of_blocks_are_the_best_of_all():
-    scores = torch.randn(7, 500, generator=torch.Generator().manual_seed(0))
-    best = Best(7, 6)
-    for start in range(0, 500, 60):
-        best.see(scores[:, start : start + 60], start)
-    assert torch.equal(best.keys, scores.topk(6).indices)
 
 
 @pytest.mark.parametrize("name", ["rows.safetensors", "rows.parquet", "wide.parquet"])

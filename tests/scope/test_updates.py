@@ -239,6 +239,11 @@ def test_ranks_by_layer_and_part():
     assert twice.columns.tolist() == ["layer", "attn.c_proj", "mlp.c_proj"]
 
 
+def test_layers_of_a_table_of_ranks_rise():
+    ranks = {f"h.{layer}.{part}.weight": layer for layer in (10, 2, 0) for part in ("q", "k")}
+    assert rank_map(ranks)["layer"].tolist() == ["h.0", "h.2", "h.10"]
+
+
 def test_the_curve_rises_to_one():
     base = build("llama")
     curve = energy_curve(measure_updates(base, tuned_from(base, rank=4)))

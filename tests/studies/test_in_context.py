@@ -80,5 +80,10 @@ def test_linear_attention_of_low_rank_keeps_the_floor_and_comes_near_it():
 
 def test_its_figures():
     results = Results({f"garg2022/{name}": table(name) for name in ("heads", "apart")}, lambda key: {})
-    assert [figure.id for figure in STUDY.figures(results)] == ["garg2022-floor", "garg2022-rank-used"]
+    floors, used = STUDY.figures(results)
+    assert (floors.id, used.id) == ("garg2022-floor", "garg2022-rank-used")
+    assert "24 of 24 trainings went on for long after their transition" in floors.caption
+    assert [series.name for series in floors.panels[0].series] == [
+        "trained", "floor: one head", "floor: all heads of a layer", "floor: all heads of all layers",
+    ]  # fmt: skip
     assert STUDY.experiments(Scale.QUICK) == []

@@ -14,7 +14,8 @@ from rankscope.studies.real.assets import missing
 from rankscope.studies.text import STUDY, batches
 from rankscope.studies.text.claims import CLAIMS, spread
 from rankscope.studies.text.experiments import experiments
-from rankscope.studies.text.measurement import compared, farthest, head_records, projected_records
+from rankscope.studies.text.heads import head_records
+from rankscope.studies.text.projections import compared, farthest, projected_records
 from rankscope.studies.text.sources import STATES, WORDS, groups_of, rows_of
 from rankscope.tasks.laws import Ellipsoid, Empirical, LawNeighbors, Sphere, split_rows
 from rankscope.theory.points.spectra import dimensions, power_spectrum

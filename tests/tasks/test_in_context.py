@@ -1,11 +1,14 @@
 """Prompts, their curriculum and shifts, and the algorithms that a learner in context is compared with."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from rankscope.core import InputError
 from rankscope.core.streams import Split
 from rankscope.tasks import in_context_baselines as baselines
+from rankscope.tasks import in_context_fits as fits
 from rankscope.tasks.in_context import (
     SCALE,
     Curriculum,
@@ -126,3 +129,98 @@ def test_what_does_not_fit_is_refused():
         TASK.replace(active=7)
     with pytest.raises(InputError, match="sparsity=3 > input_dim=2: lower sparsity"):
         InContext(input_dim=2, points=3, functions=Functions.SPARSE)
+
+
+def grown_twin(xs, ys, query, depth):
+    """CART in plain words: the best cut of all, then the query's side."""
+    if len(set(ys)) == 1 or depth == 0:
+        return sum(ys) / len(ys)
+    cuts = []
+    for axis in range(len(query)):
+        values = sorted({x[axis] for x in xs})
+        for low, high in pairwise(values):
+            sides = [
+                [y for x, y in zip(xs, ys, strict=True) if (x[axis] > low) == above]
+                for above in (False, True)
+            ]
+            left = sum(sum((y - sum(side) / len(side)) ** 2 for y in side) for side in sides)
+            cuts.append((left, axis, (low + high) / 2))
+    if not cuts:
+        return sum(ys) / len(ys)
+    least = min(left for left, _, _ in cuts)
+    _, axis, threshold = next(cut for cut in cuts if cut[0] <= least + 1e-12)
+    kept = [
+        (x, y) for x, y in zip(xs, ys, strict=True) if (x[axis] <= threshold) == (query[axis] <= threshold)
+    ]
+    return grown_twin(*map(list, zip(*kept, strict=True)), query, depth - 1)
+
+
+@pytest.mark.parametrize("depth", [None, 2])
+def test_a_greedy_tree_is_its_slow_twin(depth):
+    drawn = sample(InContext(input_dim=1, points=14), 30, SOURCE, torch.float64)
+    wide = sample(InContext(input_dim=3, points=40), 4, SOURCE, torch.float64)
+    for found, first in ((drawn, 0), (wide, 25 if depth else 40)):
+        answers = fits.greedy_tree(found.xs, found.ys, depth)
+        assert torch.all(answers[:, 0] == 0)
+        for prompt, (xs, ys) in enumerate(zip(found.xs.tolist(), found.ys.tolist(), strict=True)):
+            for i in range(max(1, first), len(xs)):
+                twin = grown_twin(xs[:i], ys[:i], xs[i], 99 if depth is None else depth)
+                assert float(answers[prompt, i]) == pytest.approx(twin, abs=1e-9)
+
+
+def test_a_greedy_tree_is_scikit_learns():
+    tree = pytest.importorskip("sklearn.tree")
+    drawn = sample(InContext(input_dim=5, points=60), 8, SOURCE, torch.float64)
+    answers = fits.greedy_tree(drawn.xs, drawn.ys, 2)[:, -1]
+    theirs = [
+        float(tree.DecisionTreeRegressor(max_depth=2).fit(xs[:-1], ys[:-1]).predict(xs[-1:])[0])
+        for xs, ys in zip(drawn.xs.numpy(), drawn.ys.numpy(), strict=True)
+    ]
+    assert answers.tolist() == pytest.approx(theirs)
+
+
+def test_a_greedy_tree_learns_a_tree_once_it_has_seen_every_sign_and_one_of_signs_knows_it_then():
+    task = InContext(input_dim=3, points=120, functions=Functions.TREE, depth=2)
+    drawn = sample(task, 50, SOURCE, torch.float64)
+    on_signs = fits.greedy_tree(drawn.xs.sign(), drawn.ys)[:, -1]
+    torch.testing.assert_close(on_signs, drawn.ys[:, -1])
+    plain = fits.greedy_tree(drawn.xs, drawn.ys)
+    errors = (plain - drawn.ys).square().mean(0) / task.variance
+    assert float(errors[-20:].mean()) < 0.15 < 0.5 < float(errors[1:4].mean())
+
+
+def test_networks_trained_side_by_side_are_those_trained_alone():
+    task = InContext(input_dim=3, points=6, functions=Functions.NETWORK, hidden_neurons=4)
+    drawn = sample(task, 2, SOURCE, torch.float64)
+    answers = fits.network(drawn.xs, drawn.ys, 4, torch.Generator().manual_seed(5))
+    draw = torch.Generator().manual_seed(5)
+    into, out = fits.start((2, 5, 4, 4), 3, draw, drawn.xs), fits.start((2, 5, 5), 4, draw, drawn.xs)
+    assert torch.all(answers[:, 0] == 0)
+    for prompt in range(2):
+        for examples in range(1, 6):
+            layers = torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)
+            alone = torch.nn.Sequential(*layers).double()
+            own_in, own_out = into[prompt, examples - 1], out[prompt, examples - 1]
+            with torch.no_grad():
+                alone[0].weight.copy_(own_in[:, :3])
+                alone[0].bias.copy_(own_in[:, 3])
+                alone[2].weight.copy_(own_out[None, :4])
+                alone[2].bias.copy_(own_out[4:])
+            optimizer = torch.optim.Adam(alone.parameters(), lr=fits.RATE)
+            for _ in range(fits.STEPS):
+                optimizer.zero_grad()
+                left = alone(drawn.xs[prompt, :examples]).squeeze(-1) - drawn.ys[prompt, :examples]
+                left.square().mean().backward()
+                optimizer.step()
+            assert float(answers[prompt, examples]) == pytest.approx(alone(drawn.xs[prompt, examples]).item())
+
+
+def test_a_network_learns_networks_better_than_lines_do():
+    task = InContext(input_dim=4, points=60, functions=Functions.NETWORK, hidden_neurons=20)
+    drawn = sample(task, 20, SOURCE)
+    learners = fits.network(drawn.xs, drawn.ys, 50, torch.Generator().manual_seed(0))
+    lines, near = (one(drawn.xs, drawn.ys) for one in (baselines.least_squares, baselines.nearest_neighbours))
+    errors = [
+        float((one - drawn.ys)[:, -20:].square().mean() / task.variance) for one in (learners, lines, near)
+    ]
+    assert errors[0] < min(errors[1:])

@@ -3,9 +3,10 @@
 from rankscope.checkpoints.architectures import ARCHITECTURES
 from rankscope.checkpoints.blocks import AttentionBlock, AttentionWeights, MlpBlock, MlpWeights
 from rankscope.checkpoints.layout import AttentionLayout, Fused, Layout, MlpLayout, Separate, read_layout
+from rankscope.checkpoints.opening import open_checkpoint
 from rankscope.checkpoints.rope import Rope
 from rankscope.checkpoints.source import Source, open_source
-from rankscope.checkpoints.view import Checkpoint, open_checkpoint
+from rankscope.checkpoints.view import Checkpoint
 
 __all__ = [
     "ARCHITECTURES",

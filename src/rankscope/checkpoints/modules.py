@@ -60,8 +60,12 @@ def import_extra(library: str) -> ModuleType:
 
 
 @contextmanager
-def foreign_errors(label: str) -> Iterator[None]:
-    """Whatever transformers raises on a model that it does not take, as one line."""
+def foreign_errors(
+    label: str,
+    remedy: str = "Check its config.json, or save the model again with save_pretrained.",
+    argument: str | None = None,
+) -> Iterator[None]:
+    """Whatever transformers raises on a model that it does not take, as one line with its remedy."""
     try:
         yield
     except (RankscopeError, MemoryError):
@@ -70,8 +74,8 @@ def foreign_errors(label: str) -> Iterator[None]:
         lines = str(error).strip().splitlines() or [""]
         reason = " ".join(line.strip() for line in lines[:3])[:300]
         raise InputError(
-            f"{label}: transformers does not take this model ({type(error).__name__}: {reason}). "
-            "Check its config.json, or save the model again with save_pretrained."
+            f"{label}: transformers does not take this model ({type(error).__name__}: {reason}). {remedy}",
+            argument=argument,
         ) from None
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.checkpoints.modules import import_extra
 from rankscope.core import InputError
 
 COMPUTED = ("default", "linear", "llama3")
@@ -78,6 +80,25 @@ def read_rope(config: Mapping[str, Any], head_dim: int, layer: int, *, interleav
     if not isinstance(dims, int) or isinstance(dims, bool) or not 0 < dims <= head_dim:
         dims = int(head_dim * share)
     return Rope(head_dim, dims, theta, kind, given, interleaved)
+
+
+def turns_neighbours(model_type: str) -> bool | None:
+    """Whether transformers' own code for a model type turns coordinates 2i and 2i + 1 together; None where it does not say.
+
+    Its rotation by a right angle makes (−1, 0, −3, 2) of (0, 1, 2, 3) then, and (−2, −3, 0, 1) where it turns halves; as
+    complex numbers only neighbours are turned.
+    """
+    try:
+        known = import_extra("transformers").CONFIG_MAPPING[model_type]
+        code = vars(import_module(known.__module__.replace("configuration_", "modeling_")))
+    except (InputError, KeyError, ImportError):
+        return None
+    rotate = code.get("rotate_half") or code.get("rotate_every_two")
+    if rotate is None:
+        turn = getattr(code.get("apply_rotary_emb"), "__code__", None)
+        return True if turn is not None and "view_as_complex" in turn.co_names else None
+    turned = rotate(torch.arange(4.0).reshape(1, 1, 1, 4)).flatten().tolist()
+    return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(tuple(turned))
 
 
 def _settings(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

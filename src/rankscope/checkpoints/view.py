@@ -6,34 +6,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from torch import nn
 
-from rankscope.checkpoints.architectures import ARCHITECTURES, BY_MODEL_TYPE, BY_NAME
 from rankscope.checkpoints.blocks import AttentionBlock, MlpBlock
 from rankscope.checkpoints.latent import LatentBlock
 from rankscope.checkpoints.layout import AttentionLayout, Latent, Layout, MlpLayout, Rotation, Separate
 from rankscope.checkpoints.rope import read_rope
-from rankscope.checkpoints.source import Source, open_source
-from rankscope.checkpoints.towers import default_setting, find_towers
-from rankscope.core import InputError, suggest
+from rankscope.checkpoints.source import Source
+from rankscope.checkpoints.towers import default_setting
+from rankscope.core import InputError
 
 AnyLayout = TypeVar("AnyLayout", AttentionLayout, MlpLayout)
-Model = str | Path | nn.Module | Mapping[str, Any] | Source
-
-
-class Opening(TypedDict, total=False):
-    """What to say of a model that does not say it itself."""
-
-    architecture: str | Layout | None
-    """the name of a known layout, or a new one; else it comes from the configuration, or from the tensor names"""
-    heads: int | None
-    config: Mapping[str, Any] | None
-    """instead of the model's own configuration"""
-    revision: str | None
-    """of a hub id"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +49,7 @@ class Checkpoint:
         if not blocks:
             raise InputError(
                 f"{self.source.label}: no attention block of the layout {self.layout.name!r} "
-                f"({self.layout.attention[0].layer}.{self.layout.attention[0].first}). {_SAY_IT_BY_HAND}",
+                f"({self.layout.attention[0].layer}.{self.layout.attention[0].first}). {SAY_IT_BY_HAND}",
                 argument="architecture",
             )
         _refuse_twins(self.source, list(blocks.values()))
@@ -181,57 +166,9 @@ _ANY = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
 COUNTS = {"encoder": ("encoder_layers", *_ANY), "decoder": ("decoder_layers", "num_decoder_layers", *_ANY)}
 """Where configurations say how many layers a stack has."""
 
-_SAY_IT_BY_HAND = (
+SAY_IT_BY_HAND = (
     "Say where its parts are by hand: architecture=Layout(...), which read_layout reads from JSON too."
 )
-
-
-def open_checkpoint(model: Model, **opening: Unpack[Opening]) -> Checkpoint:
-    """The view of `model`: a folder, a file, a hub id, a loaded model or a state dict."""
-    source = open_source(model, revision=opening.get("revision"), config=opening.get("config"))
-    layout = opening.get("architecture")
-    if layout is None and (found := find_towers(source)):
-        towers = tuple(Checkpoint(part, BY_MODEL_TYPE[kind], tower=name) for name, kind, part in found.known)
-        return Checkpoint(source, towers[0].layout, towers=towers, unread=found.unknown)
-    layout = layout or find_layout(source)
-    if isinstance(layout, str):
-        if layout not in BY_NAME:
-            raise InputError(f"No architecture {layout!r}. {suggest(layout, BY_NAME)}")
-        layout = BY_NAME[layout]
-    return Checkpoint(source, layout, opening.get("heads"))
-
-
-def find_layout(source: Source) -> Layout:
-    """The layout of `source`, by its model type, else by the names of its tensors."""
-    kind = (source.config or {}).get("model_type")
-    if isinstance(kind, str) and kind in BY_MODEL_TYPE:
-        return BY_MODEL_TYPE[kind]
-    guess = _by_names(source)
-    if kind is None and guess is not None:
-        return guess
-    known = ", ".join(sorted(BY_MODEL_TYPE))
-    what = "its tensor names fit no known architecture" if kind is None else f"unknown model_type {kind!r}"
-    alike = (
-        ""
-        if guess is None
-        else f" Its tensors are named as in {guess.name!r}: architecture={guess.name!r} reads it so."
-    )
-    raise InputError(
-        f"{source.label}: {what}. Recognised: {known}, and nn.MultiheadAttention.{alike} {_SAY_IT_BY_HAND}",
-        argument="architecture",
-    )
-
-
-def _by_names(source: Source) -> Layout | None:
-    def claimed(layout: Layout) -> int:
-        try:
-            checkpoint = Checkpoint(source, layout, heads=1)
-            return len(source.tensors) - len(checkpoint.unclaimed)
-        except InputError:
-            return 0
-
-    best = max(ARCHITECTURES, key=claimed)
-    return best if claimed(best) else None
 
 
 def _applies(when: Mapping[str, bool], config: Mapping[str, Any] | None) -> bool:
@@ -276,7 +213,7 @@ def _tensor(source: Source, name: str, part: str, what: str, *, needed: bool = F
     if what == "weight" and bare in source.tensors:
         return bare
     if needed:
-        raise InputError(f"{source.label}: {full} is missing. {_SAY_IT_BY_HAND}", argument="architecture")
+        raise InputError(f"{source.label}: {full} is missing. {SAY_IT_BY_HAND}", argument="architecture")
     return None
 
 

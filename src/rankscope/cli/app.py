@@ -109,7 +109,7 @@ EXIT_CODES = (
     "2 a mistake, in one line with its remedy; 130 stopped."
 )
 
-OPTIONS = {"architecture": "--map", "out_path": "--out"}
+OPTIONS = {"architecture": "--map", "out_path": "--out", "verify": "--no-verify"}
 """Options whose name is not that of the library's argument."""
 
 

@@ -39,6 +39,7 @@ def export(
     ).items():
         emit(f"{target / name}.parquet{', .csv' * (not parquet_only)}: {rows} rows")
     known = [e for paper in PAPERS.values() for e in paper.experiments(selection.scale)]
-    others = store.count(*known) - len(store.finished(*experiments))
+    here = sum(row.damage is None for one in experiments for _, row in store.rows(one))
+    others = store.count(*known) - here
     if others:
         emit(f"Left out: {others} cells of other scales or settings than {run}'s last run.")

@@ -11,6 +11,7 @@ tokens. With 16-bit arrays the residual stream stays float32, as under autocast.
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 from jaxtyping import Float
@@ -20,7 +21,9 @@ from torch.nn import functional
 
 from rankscope.core import Config, InputError
 from rankscope.core.streams import stream
-from rankscope.kernels.attention import rank_groups
+from rankscope.kernels import usable
+from rankscope.kernels.add_norm import LARGEST_DIM, add_norm
+from rankscope.kernels.bias_gelu import bias_gelu
 from rankscope.kernels.causal_attention import causal_attention, gains
 from rankscope.linalg.weights import Weights
 
@@ -82,16 +85,26 @@ def forward(
     inputs: Float[Tensor, "member sample token input_dim"],
     dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "member sample token"]:
-    """The number at every token; `dtype` is that of products and branches."""
+    """The number at every token; `dtype` is that of products and branches, and of matrices that are given in it already."""
     samples, tokens = inputs.shape[1:3]
-    x = torch.baddbmm(weights["b_read"].unsqueeze(1), inputs.flatten(1, 2), weights["w_read"].mT)
-    x = (x.view(len(x), samples, tokens, -1) + weights["positions"][:, None, :tokens]).flatten(1, 2)
+    read = torch.bmm(inputs.flatten(1, 2), weights["w_read"].mT)
+    x = weights["positions"][:, None, :tokens].expand(-1, samples, -1, -1).flatten(1, 2)
+    branch, bias = read, weights["b_read"]
     for layer in range(models[0].layers):
         own = {name: weights[f"{layer}.{name}"] for name in _LAYER}
-        x = x + _attend(models, own, _norm(x).to(dtype), tokens)
-        x = x + _mlp(own, _norm(x).to(dtype))
-    out = _linear(_norm(x), *_behind(weights, "gain", "shift", "w_answer", "b_answer"))
+        x, normed = _add_norm(x, branch, bias, own["gain_1"], own["shift_1"], dtype)
+        branch, bias = _product(_attend(models, own, normed, tokens), own["w_o"]), own["b_o"]
+        x, normed = _add_norm(x, branch, bias, own["gain_2"], own["shift_2"], dtype)
+        hidden = _bias_gelu(_product(normed, own["w_in"]), own["b_in"])
+        branch, bias = _product(hidden, own["w_out"]), own["b_out"]
+    _, normed = _add_norm(x, branch, bias, weights["gain"], weights["shift"], x.dtype)
+    out = torch.baddbmm(weights["b_answer"].unsqueeze(1), normed, weights["w_answer"].mT)
     return out.view(len(x), samples, tokens)
+
+
+def is_layers_map(name: str) -> bool:
+    """Whether a weight is one of a layer's linear maps, which are cast to the numbers of branches."""
+    return name.rpartition(".")[2] in ("w_qkv", "w_o", "w_in", "w_out")
 
 
 def head_maps(
@@ -103,41 +116,48 @@ def head_maps(
     return w_q.reshape(shape), w_k.reshape(shape)
 
 
-def _norm(x: Tensor) -> Tensor:
-    """LayerNorm without its gains and shifts, which `_behind` gives to the map that follows."""
-    return functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
+def _add_norm(
+    x: Tensor, branch: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The residual stream with a branch and its bias added to it, and its LayerNorm."""
+    if usable(x.device) and x.shape[-1] <= LARGEST_DIM:
+        return add_norm(x, branch, bias, gain, shift, EPSILON, dtype)
+    x = x + branch + bias.unsqueeze(1)
+    plain = functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
+    return x, torch.addcmul(shift.unsqueeze(1), plain, gain.unsqueeze(1)).to(dtype)
 
 
-def _behind(own: Weights, gain: str, shift: str, weight: str, bias: str) -> tuple[Tensor, Tensor]:
-    """W(g ∘ z + s) + b = (W diag g) z + (W s + b): a linear map behind a norm's gains and shifts, as one map of its own.
-
-    So gains and shifts cost arrays of weights' size, forward and backward, and none of activations' size.
-    """
-    moved = torch.baddbmm(own[bias].unsqueeze(2), own[weight], own[shift].unsqueeze(2))
-    return own[weight] * own[gain].unsqueeze(1), moved.squeeze(2)
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.bmm(x, weight.to(x.dtype).mT)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.baddbmm(bias.to(x.dtype).unsqueeze(1), x, weight.to(x.dtype).mT)
+def _bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
+    if usable(x.device):
+        return bias_gelu(x, bias)
+    return functional.gelu(x + bias.unsqueeze(1).to(x.dtype), approximate="tanh")
 
 
 def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
-    """Causal attention by every member's own heads, a call for members of one rank side by side."""
-    qkv = _linear(x, *_behind(own, "gain_1", "shift_1", "w_qkv", "b_qkv"))
+    """Causal attention by every member's own heads: one call for those that the kernel takes, one per rank for the others."""
+    bias = own["b_qkv"].to(x.dtype).unsqueeze(1)
+    qkv = torch.baddbmm(bias, x, own["w_qkv"].to(x.dtype).mT)
     samples = x.shape[1] // tokens
-    groups = [
-        (rank, members.stop - members.start)
-        for rank, members in rank_groups([model.rank for model in models])
+    calls = [
+        list(ranks)
+        for _, ranks in groupby(
+            (model.rank for model in models),
+            lambda rank: gains(rank, samples, qkv.dtype, qkv.device) or rank,
+        )
     ]
     # slices would each have a gradient of the whole array's size
-    parts = torch.split_with_sizes(qkv, [count for _, count in groups])
+    parts = torch.split_with_sizes(qkv, [len(ranks) for ranks in calls]) if len(calls) > 1 else [qkv]
     contexts = [
-        causal_attention(part, rank, tokens)
-        if gains(rank, samples, part.dtype, part.device)
-        else _stock(part, rank, tokens)
-        for (rank, _), part in zip(groups, parts, strict=True)
+        causal_attention(part, ranks, tokens)
+        if gains(ranks[0], samples, part.dtype, part.device)
+        else _stock(part, ranks[0], tokens)
+        for ranks, part in zip(calls, parts, strict=True)
     ]
-    return _linear(torch.cat(contexts), own["w_o"], own["b_o"])
+    return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
 
 
 def _stock(qkv: Tensor, rank: int, tokens: int) -> Tensor:
@@ -147,13 +167,6 @@ def _stock(qkv: Tensor, rank: int, tokens: int) -> Tensor:
     q, k, v = heads.permute(2, 0, 3, 1, 4)
     context = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     return context.transpose(1, 2).reshape(members, positions, -1)
-
-
-def _mlp(own: Weights, x: Tensor) -> Tensor:
-    hidden = functional.gelu(
-        _linear(x, *_behind(own, "gain_2", "shift_2", "w_in", "b_in")), approximate="tanh"
-    )
-    return _linear(hidden, own["w_out"], own["b_out"])
 
 
 _LAYER = (

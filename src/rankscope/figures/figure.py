@@ -82,6 +82,11 @@ class Series:
     dashed: bool = False
     labels: Sequence[str] = ()
 
+    @property
+    def entry(self) -> str:
+        """What a legend calls it: without points it was not run, and keeps its colour."""
+        return self.name if len(self.x) else f"{self.name} (not run)"
+
     def drawn(self, *, log: bool) -> Drawn:
         """Means with 95% intervals; on a logarithmic axis those of the logarithm, which never reach below zero."""
         if not self.seeds:
@@ -120,6 +125,12 @@ class HeatMap:
     here: tuple[int, int] | None = None
     label_every: int = 1
 
+    @property
+    def labelled(self) -> tuple[range, range]:
+        """The columns and the rows that have labels, those of the framed cell among them."""
+        columns, rows = (place % self.label_every for place in self.here or (0, 0))
+        return range(columns, len(self.x), self.label_every), range(rows, len(self.y), self.label_every)
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -149,6 +160,11 @@ class Panel:
         return [series.name for series in self.series if not (series.paper or series.like)]
 
     @property
+    def grey(self) -> list[str]:
+        """The names of published and computed curves that take no other curve's colour: dashes tell them apart."""
+        return [series.name for series in self.series if series.paper and series.like not in self.own]
+
+    @property
     def x_ticks(self) -> list[float]:
         """The values of a short sweep, which are its natural ticks, or powers of two; empty where neither fits.
 
@@ -162,7 +178,8 @@ class Panel:
                 return _apart(values)
             doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
             if len(doubled) >= MOST_TICKS // 2:
-                return doubled[:: -(-len(doubled) // MOST_TICKS)]
+                powers = range(round(math.log2(doubled[0])), math.floor(math.log2(values[-1])) + 1)
+                return [2.0**power for power in powers[:: -(-len(powers) // MOST_TICKS)]]
             return log_ticks(values)
         if whole != values and whole and all(abs(value - round(value)) <= ASIDE for value in values):
             values = sorted({float(round(value)) for value in values})
@@ -211,7 +228,7 @@ class Panel:
 class Figure:
     """Panels side by side with what the paper says and what was measured; `columns` breaks them into rows.
 
-    `shared_y` gives panels that are compared one range of y.
+    `shared_y` gives panels that are compared one range of y. `sizes` says how large what they show was; the lab fills it in.
     """
 
     id: str
@@ -222,6 +239,7 @@ class Figure:
     experiments: tuple[str, ...] = field(default=())
     columns: int | None = None
     shared_y: bool = False
+    sizes: str = ""
 
     def plot(self) -> "Canvas":
         """The figure as matplotlib draws it; a notebook shows it."""
@@ -249,9 +267,11 @@ class Figure:
 
         A curve then has one colour in all panels.
         """
-        alike = [one.own for one in self.panels if set(one.own) & set(panel.own)]
-        longest_first = sorted(alike, key=len, reverse=True)
-        return list(dict.fromkeys(name for names in longest_first for name in names))
+        return _joined([one.own for one in self.panels], panel.own)
+
+    def grey_names(self, panel: Panel) -> list[str]:
+        """The same of the names that dashes are counted by."""
+        return _joined([one.grey for one in self.panels], panel.grey)
 
     @property
     def y_range(self) -> tuple[float, float] | None:
@@ -270,6 +290,25 @@ class Figure:
         if log:
             return low / (high / low) ** MARGIN, high * (high / low) ** MARGIN
         return low - MARGIN * (high - low), high + MARGIN * (high - low)
+
+
+def _joined(lists: Sequence[Sequence[str]], first: Sequence[str]) -> list[str]:
+    """The names of a list and of all that share a name with it, directly or by way of others, in the order of the lists.
+
+    >>> _joined([["a", "c"], ["a", "b", "c"], ["b", "e"], ["z"]], ["a", "c"])
+    ['a', 'b', 'e', 'c']
+    """
+    found = set(first)
+    while more := {name for names in lists if found & set(names) for name in names} - found:
+        found |= more
+    joined: list[str] = []
+    for names in sorted((names for names in lists if found & set(names)), key=len, reverse=True):
+        place = 0
+        for name in names:
+            if name not in joined:
+                joined.insert(place, name)
+            place = joined.index(name) + 1
+    return joined
 
 
 def tick_text(value: float, power: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
@@ -9,6 +10,7 @@ from typing import Any
 
 from rankscope.figures import palette
 from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
+from rankscope.figures.names import SLANT, free_names
 
 HEIGHT = 300
 SMALL = 240
@@ -22,8 +24,11 @@ ABOVE = 55
 """Pixels above the axes where points have names, which the topmost need."""
 
 POWER = "{}<sup>{}</sup>"
-NEAR = (0.02, 0.09)
-"""Of the axes' lengths: a point's name is left out where another point has one so near."""
+ROOM = (420, 150)
+"""Pixels from the first to the last of the points that have names, as wide and as high as they are on a usual screen."""
+
+LETTER = 5.0
+"""Pixels of a letter of a point's name."""
 
 MANY_POINTS = 12
 """Beyond so many points a curve has no markers, and its interval is a band, not a hedge of bars."""
@@ -33,20 +38,13 @@ Chart = dict[str, Any]
 
 def charts_html(figure: Figure) -> str:
     """The figure as a grid of panels; each has its data beside it, which is drawn when it is scrolled to."""
-    panels = "".join(
-        panel_html(panel, figure.y_range, names=figure.colour_names(panel)) for panel in figure.panels
-    )
+    panels = "".join(panel_html(panel, figure) for panel in figure.panels)
     return f'<div class="panels" style="--columns:{figure.shape[1]}">{panels}</div>'
 
 
-def panel_html(
-    panel: Panel,
-    y_range: tuple[float, float] | None = None,
-    height: int = HEIGHT,
-    names: Sequence[str] = (),
-) -> str:
-    """One panel with its title."""
-    drawn = chart(panel, y_range, height, names)
+def panel_html(panel: Panel, figure: Figure | None = None, height: int = HEIGHT) -> str:
+    """One panel with its title, as a part of its figure or alone."""
+    drawn = chart(panel, figure, height)
     return (
         f'<figure class="panel"><figcaption>{escape(panel.title)}</figcaption>'
         f'<div class="chart" role="img" aria-label="{escape(panel.alt)}" style="min-height:{drawn["layout"]["height"]}px">'
@@ -71,13 +69,9 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def chart(
-    panel: Panel,
-    y_range: tuple[float, float] | None = None,
-    height: int = HEIGHT,
-    names: Sequence[str] = (),
-) -> Chart:
+def chart(panel: Panel, figure: Figure | None = None, height: int = HEIGHT) -> Chart:
     """Traces and layout of one panel; a map is as high as its rows need, and the legend has a line per curve."""
+    y_range = figure.y_range if figure else None
     named = len(_over(panel.heat_map)) if panel.heat_map else len({series.name for series in panel.series})
     below = LEGEND_ROW * named if panel.heat_map or named > 1 else 0
     if panel.heat_map:
@@ -96,14 +90,14 @@ def chart(
             "data": [_heat_map(panel, panel.heat_map), *_over(panel.heat_map)],
             "layout": layout
             | {
-                "xaxis": _cells(panel.x_label, panel.heat_map.x, panel.heat_map.label_every),
-                "yaxis": _cells(panel.y_label, panel.heat_map.y, panel.heat_map.label_every, falling=True),
+                "xaxis": _cells(panel.x_label, panel.heat_map.x, panel.heat_map.labelled[0]),
+                "yaxis": _cells(panel.y_label, panel.heat_map.y, panel.heat_map.labelled[1], falling=True),
             },
         }
     aside, shared = any(panel.shifts), palette.unlisted(panel)
     traces = [
         trace | ({"showlegend": False} if series.name in shared else {})
-        for (series, colour, dash), shift in zip(palette.styled(panel, names), panel.shifts, strict=True)
+        for (series, colour, dash), shift in zip(palette.styled(panel, figure), panel.shifts, strict=True)
         for trace in _curve(
             _beside(series, panel.labels, shift) if aside else series, panel.drawn(series), colour, dash
         )
@@ -115,7 +109,7 @@ def chart(
     ]  # fmt: skip
     x_axis = _axis(panel.x_label, panel.log_x, None if aside else panel.labels or None)
     if aside:
-        x_axis |= _cells(panel.x_label, panel.labels, 1) | {"showgrid": True}
+        x_axis |= _cells(panel.x_label, panel.labels, range(len(panel.labels))) | {"showgrid": True}
     elif panel.x_ticks:
         x_axis |= {
             "tickvals": panel.x_ticks,
@@ -137,7 +131,7 @@ def chart(
 
 
 def _names(panel: Panel) -> list[Chart]:
-    """Points' names beside them, published ones first, where no other name is near; who hovers reads all of them."""
+    """Points' names beside them where there is room, published ones first; who hovers reads all of them."""
     if panel.labels:
         return []
     points = [
@@ -145,14 +139,19 @@ def _names(panel: Panel) -> list[Chart]:
         for series in sorted(panel.series, key=lambda one: not one.paper)
         for x, y, name in zip(series.x, series.y, series.labels, strict=False)
     ]
-    spans = [max(ends) - min(ends) or 1.0 for ends in zip(*((x, y) for x, y, _ in points), strict=True)]
-    named: list[tuple[float, float]] = []
+    if not points:
+        return []
+    (left, wide), (low, high) = (
+        (min(ends), max(ends) - min(ends) or 1.0)
+        for ends in ([x for x, _, _ in points], [y for _, y, _ in points])
+    )
+    pixels = [(ROOM[0] * (x - left) / wide, ROOM[1] * (y - low) / high) for x, y, _ in points]
     made = []
-    for x, y, name in points:
-        if all(abs(x - a) > NEAR[0] * spans[0] or abs(y - b) > NEAR[1] * spans[1] for a, b in named):
-            named.append((x, y))
-            made.append({"x": x, "y": y, "text": escape(name), "textangle": -55, "showarrow": False, "xanchor": "left",
-                         "yanchor": "bottom", "font": {"size": 9}})  # fmt: skip
+    for place, rises in free_names(pixels, [name for *_, name in points], LETTER, bottom=0):
+        x, y, name = points[place]
+        anchors = ("left", "bottom") if rises else ("right", "top")
+        made.append({"x": x, "y": y, "text": escape(name), "textangle": -SLANT, "showarrow": False, "xanchor": anchors[0],
+                     "yanchor": anchors[1], "font": {"size": 9}})  # fmt: skip
     return made
 
 
@@ -168,7 +167,7 @@ def _beside(series: Series, labels: Sequence[str], shift: float) -> Series:
 
 
 def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Iterator[Chart]:
-    name, errors = escape(series.name), _errors(drawn)
+    name, errors = escape(series.entry), _errors(drawn)
     if series.mark is Mark.BAR:
         yield {"type": "bar", "x": list(series.x), "y": drawn.y, "name": name, "marker": {"color": colour},
                "error_y": errors}  # fmt: skip
@@ -203,7 +202,9 @@ def _errors(drawn: Drawn) -> Chart | None:
 
 def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
     rows, columns = ([escape(label) for label in labels] for labels in (heat_map.y, heat_map.x))
-    hover = [["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text]
+    words, hover = _worded(
+        [["<br>".join(map(escape, text.splitlines())) for text in texts] for texts in heat_map.text]
+    )
     place = "<br>".join(f"{label + ': ' if label else ''}%{{{axis}}}" for label, axis in (
         (escape(panel.y_label), "customdata[0]"), (escape(panel.x_label), "customdata[1]")))  # fmt: skip
     marked = any(mark for marks in heat_map.marks for mark in marks)
@@ -211,12 +212,28 @@ def _heat_map(panel: Panel, heat_map: HeatMap) -> Chart:
     return {
         "type": "heatmap", "x": list(range(len(columns))), "y": list(range(len(rows))),
         "z": [list(row) for row in heat_map.values], "zmin": low, "zmax": high,
-        "meta": {"rows": rows, "columns": columns}, "hovertext": hover,
+        "meta": {"rows": rows, "columns": columns, "words": words}, "hovertext": hover,
         "text": [[escape(mark) for mark in marks] for marks in heat_map.marks] if marked else None,
         "texttemplate": "%{text}" if marked else None, "hovertemplate": f"{place}<br>%{{hovertext}}<extra></extra>",
         "colorscale": [list(level) for level in palette.MAPS[heat_map.colours]], "xgap": 1, "ygap": 1,
         "showscale": heat_map.scale, "colorbar": {"thickness": 10, "tickfont": {"size": 10}},
     }  # fmt: skip
+
+
+def _worded(texts: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[list[str]]]:
+    """Texts that differ by their numbers: the words between numbers, each once, and for every text which words and numbers.
+
+    >>> _worded([["rank 1.5 of 2", "rank 3 of 2"]])
+    ([['rank ', ' of ', '']], [['0|1.5|2', '0|3|2']])
+    """
+    words: dict[tuple[str, ...], int] = {}
+    told = []
+    for row in texts:
+        parts = [re.split(r"(\d[\d.,e+-]*)", text) for text in row]
+        told.append(
+            ["|".join([str(words.setdefault(tuple(one[::2]), len(words))), *one[1::2]]) for one in parts]
+        )
+    return [list(one) for one in words], told
 
 
 def _over(heat_map: HeatMap) -> list[Chart]:
@@ -233,13 +250,12 @@ def _over(heat_map: HeatMap) -> list[Chart]:
     return lines
 
 
-def _cells(title: str, labels: Sequence[str], every: int, *, falling: bool = False) -> Chart:
-    """An axis of cells, with labels in their middles; `falling` puts the first on top."""
-    places = list(range(0, len(labels), every))
+def _cells(title: str, labels: Sequence[str], places: Sequence[int], *, falling: bool = False) -> Chart:
+    """An axis of cells, with labels in the middles of those at some places; `falling` puts the first on top."""
     ends = [-0.5, len(labels) - 0.5]
     return {
         "title": {"text": escape(title)}, "type": "linear", "range": ends[::-1] if falling else ends,
-        "tickvals": places, "ticktext": [escape(labels[place]) for place in places], "automargin": True,
+        "tickvals": list(places), "ticktext": [escape(labels[place]) for place in places], "automargin": True,
         "showgrid": False, "zeroline": False,
     }  # fmt: skip
 

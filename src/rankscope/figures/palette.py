@@ -1,12 +1,12 @@
 """Colours shared by the page and the printed figures (Okabe and Ito: told apart by colour-blind eyes)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from rankscope.figures.figure import Colours, Panel, Series
+from rankscope.figures.figure import Colours, Figure, Panel, Series
 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D4E8C", "#000000", "#8B4513")
 PAPER = "#777777"
@@ -22,23 +22,28 @@ class Dash(NamedTuple):
     """A way to draw a line, as either library calls it."""
 
     plotly: str
-    matplotlib: str
+    matplotlib: str | tuple[int, tuple[int, ...]]
 
 
 SOLID = Dash("solid", "-")
-BROKEN = (Dash("dash", "--"), Dash("dot", ":"), Dash("dashdot", "-."))
+BROKEN = (
+    Dash("dash", "--"), Dash("dot", ":"), Dash("dashdot", "-."), Dash("longdash", (0, (9, 2))),
+    Dash("longdashdot", (0, (9, 2, 1, 2, 1, 2))),
+)  # fmt: skip
 """The paper's curves that have no colour of their own: dashes tell them apart."""
 
 DASHES = (SOLID, *BROKEN)
 """Lines over a map, which are all of one colour."""
 
 
-def styled(panel: Panel, names: Sequence[str] = ()) -> Iterator[tuple[Series, str, Dash]]:
+def styled(panel: Panel, figure: Figure | None = None) -> Iterator[tuple[Series, str, Dash]]:
     """Each curve of a panel with its colour and dash: ours by colour, the paper's by dash, in a curve's colour or grey.
 
-    `names` are those that colours are counted by, where other panels have curves of the same names.
+    In a figure, a curve looks alike in all panels, as long as there are dashes enough.
     """
-    ours = list(names or panel.own)
+    ours = figure.colour_names(panel) if figure else panel.own
+    everywhere = figure.grey_names(panel) if figure else panel.grey
+    theirs = everywhere if len(everywhere) <= len(BROKEN) else list(dict.fromkeys(panel.grey))
     shades = ramp(len(ours)) if panel.ordered else [SERIES[place % len(SERIES)] for place in range(len(ours))]
     colours = dict(zip(ours, shades, strict=True))
     grey = int(bool(unlisted(panel)))  # the first dash in grey is what the legend has for them
@@ -48,8 +53,7 @@ def styled(panel: Panel, names: Sequence[str] = ()) -> Iterator[tuple[Series, st
         elif not series.paper:
             yield series, colours.get(series.name, PAPER), SOLID
         else:
-            yield series, PAPER, BROKEN[grey % len(BROKEN)]
-            grey += 1
+            yield series, PAPER, BROKEN[(grey + theirs.index(series.name)) % len(BROKEN)]
 
 
 def unlisted(panel: Panel) -> set[str]:
@@ -61,10 +65,10 @@ def unlisted(panel: Panel) -> set[str]:
 def ramp(count: int) -> list[str]:
     """So many colours from pale to dark (viridis, turned around, without its palest tenth).
 
-    >>> ramp(2)
-    ['#bddf26', '#440154']
+    >>> ramp(2), ramp(1)
+    (['#bddf26', '#440154'], ['#440154'])
     """
-    places = [0.9 * (1 - place / max(1, count - 1)) for place in range(count)]
+    places = [0.9 * place / max(1, count - 1) for place in reversed(range(count))]
     return [to_hex(colormaps["viridis"](place)) for place in places]
 
 

@@ -3,6 +3,7 @@
 import io
 import math
 import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from rankscope.core.files import write_atomic
 from rankscope.figures import palette
 from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
+from rankscope.figures.names import SLANT, free_names
 
 DPI = 130
 MOST_LETTERS = 36
@@ -32,8 +36,20 @@ HEADROOM = 0.25
 """Of an axis' height, for the names of its topmost points."""
 
 SLANTED = {"rotation": 20, "ha": "right"}
-ROOM = 14
-"""Pixels between two names of points."""
+LETTER = 6.5
+"""Pixels of a letter of a point's name."""
+
+ENTRY = 0.18
+"""Inches of a line of a legend."""
+
+HANDLE = 3.5
+"""Letters' widths of a line in a legend: enough to tell long dashes apart."""
+
+LONG = 24
+"""Letters of a curve's name, from which on two of them have no room beside each other under a panel."""
+
+HALO = [withStroke(linewidth=2, foreground="white")]
+"""Around what is written over a map, which may have a line."""
 
 
 def save_static(figure: Figure, folder: Path) -> list[Path]:
@@ -62,38 +78,74 @@ def draw(figure: Figure) -> Canvas:
     rows, columns = figure.shape
     maps = [panel.heat_map for panel in figure.panels if panel.heat_map]
     tallest = max([3.8] + [1.6 + 0.28 * len(heat_map.y) / heat_map.label_every for heat_map in maps])
+    shared = _one_legend(figure)
+    own = [panel for panel in figure.panels if not panel.heat_map and len(panel.series) > 1 and not shared]
+    below = ENTRY * max([0, *(math.ceil(len(_listed(panel)) / _columns(panel)) for panel in own)])
     size = (
         max(7.0, (5.2 if columns < MOST_COLUMNS else 4.4) * columns),
-        (tallest if rows == 1 else 3.6 * rows) + 0.3,
+        (tallest if rows == 1 else 3.6 * rows) + 0.3 + below * rows,
     )
-    shared = _shared_names(figure)
     canvas = Canvas(figsize=size, dpi=DPI, layout="constrained")
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     for axis, panel in zip(axes, figure.panels, strict=False):
         _draw(axis, panel, figure)
-        if not panel.heat_map and len(panel.series) > 1 and not shared:
-            axis.legend(fontsize=8)
+        if panel in own:
+            _legend_below(axis, panel)
     for axis in axes[len(figure.panels) :]:
         axis.set_axis_off()
-    over = {
-        label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    if over and (maps or shared):
+    lines, names = _entries(axes, [series for panel in figure.panels for series in panel.series])
+    if lines and (maps or shared):
+        columns = min(len(lines), round(size[0] / COLUMN))
         canvas.legend(
-            over.values(),
-            over.keys(),
-            loc="outside lower center",
-            ncols=min(len(over), round(size[0] / COLUMN)),
-            fontsize=9,
+            lines, names, loc="outside lower center", ncols=columns, fontsize=9, handlelength=HANDLE
         )
-    canvas.suptitle(textwrap.fill(figure.title, round(LETTERS * size[0])))
+    widest = round(LETTERS * size[0])
+    canvas.suptitle("\n".join(textwrap.fill(text, widest) for text in (figure.title, figure.sizes) if text))
     return canvas
 
 
-def _shared_names(figure: Figure) -> bool:
-    """Whether all panels have the same curves, several of them: one legend below is enough, and covers none of them."""
-    names = [{series.name for series in panel.series} for panel in figure.panels if not panel.heat_map]
-    return len(names) > 1 and all(one == names[0] for one in names) and len(names[0]) > 1
+def _one_legend(figure: Figure) -> bool:
+    """Whether one legend below is enough for all panels, and covers none: one has the curves of all, and they look alike."""
+    panels = [panel for panel in figure.panels if not panel.heat_map]
+    names = [{series.name for series in panel.series} for panel in panels]
+    dashes = len({name for panel in panels for name in panel.grey})
+    most = max(names, key=len, default=set())
+    alike = all(one == most for one in names) or dashes <= len(palette.BROKEN)
+    return len(names) > 1 and len(most) > 1 and alike and all(one <= most for one in names)
+
+
+def _legend_below(axis: Any, panel: Panel) -> None:
+    """A legend under the axis and its labels, where it covers no curve."""
+    slanted = panel.labels and sum(map(len, panel.labels)) > MOST_LETTERS
+    inches = 0.45 + (0.025 * max(map(len, panel.labels)) if slanted else 0.0)
+    under = axis.transAxes + ScaledTranslation(0, -inches, axis.figure.dpi_scale_trans)
+    axis.legend(
+        *_entries([axis], panel.series), loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=under,
+        ncols=_columns(panel), fontsize=8, frameon=False, borderpad=0.0,
+        handlelength=HANDLE,
+    )  # fmt: skip
+
+
+def _listed(panel: Panel) -> set[str]:
+    return {series.entry for series in panel.series}
+
+
+def _columns(panel: Panel) -> int:
+    """Of a legend under a panel."""
+    return 1 if max(map(len, _listed(panel))) > LONG else 2
+
+
+def _entries(axes: Iterable[Any], series: Sequence[Series]) -> tuple[list[Any], list[str]]:
+    """A line and a name for every curve of some axes, in the order of the series; one that was run somewhere is named so."""
+    found = {
+        name: line for axis in axes for line, name in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    first = list(dict.fromkeys(one.name for one in series))
+    order = {one.entry: first.index(one.name) for one in series}
+    run = {one.name for one in series if len(one.x)}
+    dropped = {one.entry for one in series if not len(one.x) and one.name in run}
+    names = sorted(found.keys() - dropped, key=lambda name: order.get(name, len(order)))
+    return [found[name] for name in names], names
 
 
 def _draw(axis: Any, panel: Panel, figure: Figure) -> None:
@@ -105,11 +157,9 @@ def _draw(axis: Any, panel: Panel, figure: Figure) -> None:
         _draw_map(axis, panel.heat_map)
         return
     once = palette.unlisted(panel)
-    for (series, colour, dash), shift in zip(
-        palette.styled(panel, figure.colour_names(panel)), panel.shifts, strict=True
-    ):
+    for (series, colour, dash), shift in zip(palette.styled(panel, figure), panel.shifts, strict=True):
         x = [panel.labels.index(label) + shift if isinstance(label, str) else label for label in series.x]
-        name = "_" if series.name in once else series.name  # matplotlib's legend leaves out what begins so
+        name = "_" if series.name in once else series.entry  # matplotlib's legend leaves out what begins so
         _draw_series(axis, replace(series, name=name), x, panel.drawn(series), colour, dash)
     for name in sorted(once):
         axis.plot([], [], color=palette.PAPER, linestyle=palette.BROKEN[0].matplotlib, label=name)
@@ -179,19 +229,20 @@ def _draw_series(
 
 
 def _name_points(axis: Any, panel: Panel) -> None:
-    """Points' names above them, where no other name is near: published ones first. There is room for the topmost."""
-    if any(series.labels for series in panel.series):
-        above = axis.transAxes + axis.transData.inverted()
-        axis.set_ylim(top=above.transform((0, 1 + HEADROOM))[1])
-    named: list[tuple[float, float]] = []
-    for series in sorted(panel.series, key=lambda one: not one.paper):
-        for name, *place in zip(series.labels, series.x, series.y, strict=False):
-            x, y = axis.transData.transform(place)
-            if all(abs(x - a) > ROOM or abs(y - b) > 2 * ROOM for a, b in named):
-                axis.annotate(
-                    name, place, xytext=(-2, 5), textcoords="offset points", fontsize=6, rotation=60
-                )
-                named.append((x, y))
+    """Points' names beside them where there is room, published ones first; there is more of it above the topmost."""
+    named = [series for series in sorted(panel.series, key=lambda one: not one.paper) if series.labels]
+    if not named:
+        return
+    above = axis.transAxes + axis.transData.inverted()
+    axis.set_ylim(top=above.transform((0, 1 + HEADROOM))[1])
+    places = [place for series in named for place in zip(series.x, series.y, strict=True)]
+    names = [name for series in named for name in series.labels]
+    pixels = [tuple(axis.transData.transform(place)) for place in places]
+    bottom = axis.transAxes.transform((0, 0))[1]
+    for place, rises in free_names(pixels, names, LETTER, bottom):
+        ends = {"ha": "left", "va": "bottom"} if rises else {"ha": "right", "va": "top"}
+        shift = {"xytext": (-2, 3) if rises else (2, -3), "textcoords": "offset points"}
+        axis.annotate(names[place], places[place], fontsize=6, rotation=SLANT, **ends, **shift)
 
 
 def _draw_map(axis: Any, heat_map: HeatMap) -> None:
@@ -200,14 +251,19 @@ def _draw_map(axis: Any, heat_map: HeatMap) -> None:
     image = axis.imshow(heat_map.values, cmap=colours, vmin=low, vmax=high, aspect="auto")
     if heat_map.scale:
         axis.figure.colorbar(image, ax=axis, shrink=0.8)
-    every = heat_map.label_every
-    slant = SLANTED if sum(map(len, heat_map.x[::every])) > MOST_LETTERS else {}
-    axis.set_xticks(range(0, len(heat_map.x), every), heat_map.x[::every], fontsize=8, **slant)
-    axis.set_yticks(range(0, len(heat_map.y), every), heat_map.y[::every], fontsize=8)
+    columns, rows = heat_map.labelled
+    labels = [heat_map.x[place] for place in columns]
+    slant = SLANTED if sum(map(len, labels)) > MOST_LETTERS else {}
+    axis.set_xticks(columns, labels, fontsize=8, **slant)
+    axis.set_yticks(rows, [heat_map.y[place] for place in rows], fontsize=8)
+    letters = len(heat_map.x) * max([0, *(len(mark) for marks in heat_map.marks for mark in marks)])
+    size = 10 if letters <= MOST_LETTERS else 6.5
     for row, marks in enumerate(heat_map.marks):
         for column, mark in enumerate(marks):
             if mark:
-                axis.text(column, row, mark, ha="center", va="center")
+                axis.text(
+                    column, row, mark, ha="center", va="center", fontsize=size, zorder=3, path_effects=HALO
+                )
     for line, dash in zip(heat_map.lines, palette.DASHES, strict=False):
         axis.plot(
             line.x, line.y, color=palette.OVER, linestyle=dash.matplotlib, linewidth=1.8, label=line.name

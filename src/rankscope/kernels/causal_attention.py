@@ -1,11 +1,16 @@
 """Causal attention as a torch operator: `rankscope::causal_attention`, with its gradient.
 
 q, k, v are one array, as one projection of tokens writes them, and so is their gradient: nothing is cut, transposed or joined
-on the way, and nothing of size heads × tokens × tokens touches memory.
+on the way, and nothing of size heads × tokens × tokens touches memory. One call serves members of different rank. Each rank
+has a launch of its own; few large heads leave most of a GPU idle, so the launches go side by side, in streams of their own.
 """
 
 import math
 import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -13,7 +18,7 @@ from torch import Tensor
 
 from rankscope import kernels
 from rankscope.core import InputError
-from rankscope.kernels.attention import MOST_PROGRAMS, power_of_two, precision
+from rankscope.kernels.attention import MOST_PROGRAMS, power_of_two, precision, rank_groups
 
 LARGEST_RANK = 64
 SMALLEST_SIDE = 16
@@ -23,6 +28,9 @@ ROWS, LONG, MANY_ROWS = 32, 128, 64
 """Tokens of a block; of longer sequences in 16 bits the blocks are larger."""
 
 MOST_WARPS = 8
+
+_SIDE = threading.local()
+"""Streams of a thread: another thread may be capturing a graph in its own."""
 
 
 def gains(rank: int, samples: int, dtype: torch.dtype, device: torch.device | str) -> bool:
@@ -36,62 +44,104 @@ def gains(rank: int, samples: int, dtype: torch.dtype, device: torch.device | st
 
 
 def causal_attention(
-    qkv: Float[Tensor, "member position 3*inner"], rank: int, tokens: int
+    qkv: Float[Tensor, "member position 3*inner"], ranks: Sequence[int], tokens: int
 ) -> Float[Tensor, "member position inner"]:
     """softmax(q kᵀ/√rank) v over a token and those before it, in every head of every sample; positions are (sample, token).
 
-    qkv   the channels of q, then those of k, then those of v; each is heads times `rank` of them
+    qkv   the channels of q, then those of k, then those of v; member m has heads of `ranks[m]` of them
     """
-    _check(qkv, rank, tokens)
-    out: Tensor = _forward(qkv, rank, tokens)[0]
+    _check(qkv, ranks, tokens)
+    out: Tensor = _forward(qkv, list(ranks), tokens)[0]
     return out
 
 
 @torch.library.custom_op("rankscope::causal_attention", mutates_args=())
-def _forward(qkv: Tensor, rank: int, tokens: int) -> tuple[Tensor, Tensor]:
+def _forward(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
     """The result, and log₂ Σ exp2 of every row's scores, which the gradient needs."""
     from rankscope.kernels import causal_attention_triton as triton_kernels
 
     qkv = qkv.contiguous()
-    out, lse = _room_for_out(qkv), _room_for_lse(qkv, rank)
-    grid, sizes, fixed = _launch(qkv, rank, tokens)
-    triton_kernels.forward[grid](qkv, out, lse, *sizes, **fixed)
+    out, lse = _room_for_out(qkv), _room_for_lse(qkv, ranks)
+    _side_by_side(triton_kernels.forward, (qkv, out), lse, (), ranks, tokens)
     return out, lse
 
 
 @torch.library.custom_op("rankscope::causal_attention_backward", mutates_args=())
-def _backward(pull: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, rank: int, tokens: int) -> Tensor:
+def _backward(pull: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int) -> Tensor:
     from rankscope.kernels import causal_attention_triton as triton_kernels
 
     qkv, pull = qkv.contiguous(), pull.contiguous()
     grad = torch.empty_like(qkv)
-    grid, sizes, fixed = _launch(qkv, rank, tokens)
-    triton_kernels.backward[grid](qkv, out, lse, pull, grad, *sizes, **fixed)
+    _side_by_side(triton_kernels.backward, (qkv, out), lse, (pull, grad), ranks, tokens)
     return grad
 
 
 @_forward.register_fake
-def _(qkv: Tensor, rank: int, tokens: int) -> tuple[Tensor, Tensor]:
-    return _room_for_out(qkv), _room_for_lse(qkv, rank)
+def _(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+    return _room_for_out(qkv), _room_for_lse(qkv, ranks)
 
 
 @_backward.register_fake
-def _(pull: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, rank: int, tokens: int) -> Tensor:
+def _(pull: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int) -> Tensor:
     return qkv.new_empty(qkv.shape)
 
 
 def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    qkv, ctx.rank, ctx.tokens = inputs
+    qkv, ctx.ranks, ctx.tokens = inputs
     ctx.save_for_backward(qkv, *output)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)  # or zeros would be written for the second output
 
 
 def _gradient(ctx, pull, _):  # type: ignore[no-untyped-def]
-    return _backward(pull, *ctx.saved_tensors, ctx.rank, ctx.tokens), None, None
+    return _backward(pull, *ctx.saved_tensors, ctx.ranks, ctx.tokens), None, None
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
+
+
+def _side_by_side(
+    kernel: Any,
+    arrays: Sequence[Tensor],
+    lse: Tensor,
+    others: Sequence[Tensor],
+    ranks: Sequence[int],
+    tokens: int,
+) -> None:
+    """Launch the kernel for the members of each rank, in a stream of its own where there are several."""
+    groups = list(rank_groups(ranks))
+    device, (_, positions, inner) = arrays[0].device, arrays[1].shape
+    aside = arrays[0].is_cuda and len(groups) > 1
+    start = 0
+    for place, (rank, members) in enumerate(groups):
+        stop = start + (members.stop - members.start) * (inner // rank) * positions
+        grid, sizes, fixed = _launch(arrays[0][members], rank, tokens)
+        with _aside(place, device) if aside else nullcontext():
+            kernel[grid](
+                *(array[members] for array in arrays), lse[start:stop], *(array[members] for array in others),
+                *sizes, **fixed,
+            )  # fmt: skip
+        start = stop
+    if aside:
+        for stream in _streams(device, len(groups)):
+            torch.cuda.current_stream(device).wait_stream(stream)
+
+
+@contextmanager
+def _aside(place: int, device: torch.device) -> Iterator[None]:
+    """In the stream of that place, after all that the current one has been told so far."""
+    stream = _streams(device, place + 1)[place]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+
+
+def _streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
+    """So many streams of this thread."""
+    own: dict[torch.device, list[torch.cuda.Stream]] = _SIDE.__dict__.setdefault("streams", {})
+    known = own.setdefault(device, [])
+    known += [torch.cuda.Stream(device) for _ in range(len(known), count)]  # type: ignore[no-untyped-call]
+    return known[:count]
 
 
 def _launch(
@@ -119,17 +169,22 @@ def _launch(
     )
 
 
-def _check(qkv: Tensor, rank: int, tokens: int) -> None:
+def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
     """The kernel itself would read and write beside the arrays."""
-    _, positions, width = qkv.shape
-    if rank < 1 or width % (3 * rank):
-        raise InputError(f"causal_attention: {width} channels are no 3 · heads · rank {rank}.")
+    members, positions, width = qkv.shape
+    if len(ranks) != members:
+        raise InputError(
+            f"causal_attention: {members} members and {len(ranks)} ranks. Give a rank for each member."
+        )
+    for rank in ranks:
+        if rank < 1 or width % (3 * rank):
+            raise InputError(f"causal_attention: {width} channels are no 3 · heads · rank {rank}.")
     if tokens < 1 or positions % tokens:
         raise InputError(f"causal_attention: {positions} positions are no whole samples of {tokens} tokens.")
-    if rank > LARGEST_RANK or positions // tokens > MOST_PROGRAMS or qkv.dtype not in kernels.KINDS:
+    if max(ranks) > LARGEST_RANK or positions // tokens > MOST_PROGRAMS or qkv.dtype not in kernels.KINDS:
         raise InputError(
             f"causal_attention takes rank ≤ {LARGEST_RANK}, at most {MOST_PROGRAMS:,} samples, float32 or 16 bits; this is "
-            f"rank {rank}, {positions // tokens:,} samples, {qkv.dtype}. Use scaled_dot_product_attention."
+            f"rank {max(ranks)}, {positions // tokens:,} samples, {qkv.dtype}. Use scaled_dot_product_attention."
         )
     if not qkv.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         raise InputError(
@@ -141,7 +196,7 @@ def _room_for_out(qkv: Tensor) -> Tensor:
     return qkv.new_empty(*qkv.shape[:-1], qkv.shape[-1] // 3)
 
 
-def _room_for_lse(qkv: Tensor, rank: int) -> Tensor:
-    """A number a head and position."""
-    members, positions, width = qkv.shape
-    return qkv.new_empty(members * (width // 3 // rank) * positions, dtype=torch.float32)
+def _room_for_lse(qkv: Tensor, ranks: Sequence[int]) -> Tensor:
+    """A number a head and position, members of different rank one after the other."""
+    heads = sum(qkv.shape[2] // 3 // rank for rank in ranks)
+    return qkv.new_empty(heads * qkv.shape[1], dtype=torch.float32)

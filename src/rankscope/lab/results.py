@@ -14,6 +14,7 @@ from rankscope.lab.paper import NoArraysError, Paper, Results
 from rankscope.lab.partial import Part, coverage, judged
 from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section, Unfinished
+from rankscope.lab.sizes import sized
 from rankscope.lab.tables import Kept, read_kept
 from rankscope.lab.vouching import Vouched, code_note, read_vouched
 
@@ -37,6 +38,7 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
     ]
     notes = [note for name in kept for note in _notes(parts[name], kept[name], vouched.get(name))]
     figures, whole = _figures(paper, {name: part.table for name, part in parts.items()}, folder)
+    provenance = pd.concat([one.provenance for one in kept.values()], ignore_index=True)
     if not whole:
         notes.append("Figures that need arrays of the cells are left out: a folder of tables has none.")
     return Section(
@@ -44,11 +46,11 @@ def results_section(paper: Paper, folder: Path) -> Section | None:
         scale=Scale.PAPER.value,
         judgements=[one for one in judgements if isinstance(one, Judgement)],
         figures=[
-            replace(figure, id=figure.id + SUFFIX, title=f"{figure.title}, at the paper's sizes")
-            for figure in figures
+            replace(figure, id=figure.id + SUFFIX)
+            for figure in sized(figures, Scale.PAPER.value, provenance)
             if figure.experiments
         ],
-        provenance=pd.concat([one.provenance for one in kept.values()], ignore_index=True),
+        provenance=provenance,
         notes=notes,
         unfinished=[one for one in judgements if isinstance(one, Unfinished)],
         suffix=SUFFIX,

@@ -10,14 +10,16 @@ from torch import Tensor
 from rankscope.core import RankscopeError, suggest
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import CheckError, Claim, Judgement, judge
+from rankscope.lab.content import content, joined
 from rankscope.lab.paper import Paper, Results
 from rankscope.lab.partial import Part, coverage
 from rankscope.lab.results import results_section
 from rankscope.lab.scale import Scale
 from rankscope.lab.section import Section, Unfinished
 from rankscope.lab.selection import Selection
+from rankscope.lab.sizes import sized
 from rankscope.lab.statement import rule
-from rankscope.lab.store import Store
+from rankscope.lab.store import PROVENANCE, Store
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -29,22 +31,20 @@ def sections(selection: Selection, store: Store) -> list[Section]:
     made = []
     for paper in selection.papers:
         experiments = selection.experiments(paper)
-        provenance, finished = store.provenance(*experiments), store.finished(*experiments)
+        contents = [content(store, experiment) for experiment in experiments]
         parts, not_run = {}, {}
         known = {experiment.name for experiment in paper.experiments(selection.scale)}
         asked = selection.claims(paper)
         _need_experiments(asked, known)
-        for experiment in experiments:
-            table = _plain_text(store.table(experiment))
-            if len(table):
-                missing = [cell for cell in experiment.cells() if cell.key() not in finished]
-                parts[experiment.name] = Part(experiment, table, missing)
+        for experiment, found in zip(experiments, contents, strict=True):
+            if len(found.table):
+                parts[experiment.name] = Part(experiment, _plain_text(found.table), found.missing)
             elif (note := experiment.not_run) is not None:
                 not_run[experiment.name] = note
         claims = [claim for claim in asked if claim.experiment in {*parts, *not_run}]
         tables = {name: part.table for name, part in parts.items()}
         whole = {name: tables[name] for name, part in parts.items() if not part.missing}
-        found = [
+        judged = [
             judge(claim, whole[claim.experiment], looks=selection.looks)
             if claim.experiment in whole
             else Unfinished(claim, ())
@@ -53,18 +53,20 @@ def sections(selection: Selection, store: Store) -> list[Section]:
         figures = _figures(paper, tables, whole, store.arrays_of(*experiments))
         if {*whole, *not_run} == known:
             _need_figures([claim for claim in claims if claim.experiment in whole], figures)
-        judgements = {one.claim.name: one for one in found if isinstance(one, Judgement)}
+        judgements = {one.claim.name: one for one in judged if isinstance(one, Judgement)}
         ruled = [rule(statement, judgements) for statement in paper.statements(selection.scale)]
-        notes = [*[SMOKE] * (selection.scale is Scale.SMOKE), *not_run.values(), *store.damaged(*experiments)]
+        notes = [SMOKE] * (selection.scale is Scale.SMOKE) + [*not_run.values()]
+        notes += [sentence for found in contents for sentence in found.damaged]
+        provenance = joined([found.provenance for found in contents], PROVENANCE)
         made.append(
             Section(
                 paper=paper,
                 scale=selection.scale.value,
                 judgements=list(judgements.values()),
-                figures=figures,
+                figures=sized(figures, selection.scale.value, provenance),
                 provenance=provenance,
                 notes=[*notes, *(coverage(part) for part in parts.values() if part.missing)],
-                unfinished=[one for one in found if isinstance(one, Unfinished)],
+                unfinished=[one for one in judged if isinstance(one, Unfinished)],
                 replications=paper.replications(Results(tables, store.arrays_of(*experiments))),
                 findings=()
                 if selection.scale is Scale.SMOKE

@@ -41,6 +41,9 @@ WRONG_ROW = "its row is not what was stored"
 AT_ONCE = 1000
 """Cells that are read at a time: what is held is bounded by this, and by what is returned."""
 
+MANY = 100_000
+"""Files of arrays that were found to be sound and are remembered, at most."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -119,10 +122,7 @@ class Store:
     def damaged(self, *experiments: Experiment) -> list[str]:
         """A sentence on each cell of the experiments that today's code has finished, and that is not whole any more."""
         return [
-            f"{named(cell)} is damaged: {row.damage}. It counts as missing, and rankscope reproduce computes it again."
-            for one in experiments
-            for cell, row in self.rows(one)
-            if row.damage is not None
+            damage(cell, row) for one in experiments for cell, row in self.rows(one) if row.damage is not None
         ]
 
     def count(self, *experiments: Experiment) -> int:
@@ -179,10 +179,10 @@ class Store:
     def table_pieces(self, experiment: Experiment) -> Iterator[pd.DataFrame]:
         """The table, a piece at a time."""
         return _frames(
-            {**dict(cell.point), "seed": cell.seed, "cell": row.values["key"], **record}
+            record
             for cell, row in self.rows(experiment)
             if row.damage is None
-            for record in json.loads(row.values["records"])
+            for record in records(cell, row)
         )
 
     def provenance(self, *experiments: Experiment) -> pd.DataFrame:
@@ -285,8 +285,10 @@ class Store:
 
     def _wrong_arrays(self, row: dict[str, Any]) -> str | None:
         """What is wrong with the arrays of a row; a file that was found to be sound is not read again."""
+        if not row["arrays"]:
+            return None
         path = self.arrays_path(row["code"], row["key"])
-        if not row["arrays"] or (path, row["arrays"]) in self._sound:
+        if (path, row["arrays"]) in self._sound:
             return None
         try:
             if _digest(path.read_bytes()) != row["arrays"]:
@@ -295,6 +297,8 @@ class Store:
             return f"{path.name} is missing"
         except OSError as error:
             return f"{path.name} cannot be read ({error.strerror})"
+        if len(self._sound) >= MANY:
+            self._sound.clear()
         self._sound.add((path, row["arrays"]))
         return None
 
@@ -307,6 +311,17 @@ def named(cell: Cell) -> str:
     """A cell as a person would name it."""
     axes = [f"{name}={label}" for name, label in cell.point]
     return f"{cell.experiment} {', '.join([*axes, f'seed={cell.seed}'])} ({cell.key()})"
+
+
+def damage(cell: Cell, row: Row) -> str:
+    """What is wrong with a damaged cell, and what will be done."""
+    return f"{named(cell)} is damaged: {row.damage}. It counts as missing, and rankscope reproduce computes it again."
+
+
+def records(cell: Cell, row: Row) -> list[dict[str, Any]]:
+    """The rows that a cell has in its experiment's table."""
+    own = {**dict(cell.point), "seed": cell.seed, "cell": row.values["key"]}
+    return [{**own, **record} for record in json.loads(row.values["records"])]
 
 
 def _code(experiment: Experiment) -> str:

@@ -181,18 +181,15 @@ def _in_order(experiment: Experiment, table: pd.DataFrame) -> pd.DataFrame:
 def _write_pieces(folder: Path, name: str, pieces: Callable[[], Iterator[pd.DataFrame]], csv: bool) -> int:
     """Write a table a piece at a time, and how many rows it has; of none nothing is written.
 
-    Pieces are read twice: what type a column has, all of them decide. Where a column has values of several types it is made
-    in one piece.
+    Pieces are read twice: what type a column has, all of them decide.
     """
-    first, heads = None, []
-    for piece in pieces():
-        first = piece if first is None else first
-        heads.append(piece.iloc[:1])
-    if first is None or len(heads) == 1:
-        return 0 if first is None else _write(folder, name, first, csv)
-    like = pd.concat(heads, ignore_index=True)
-    if any(kind == object for kind in like.dtypes):  # noqa: E721
-        return _write(folder, name, pd.concat(pieces(), ignore_index=True), csv)
+    only, count, kinds = None, 0, dict[pa.Schema, pd.DataFrame]()
+    for count, piece in enumerate(pieces(), 1):
+        only = piece if count == 1 else None
+        kinds.setdefault(pa.Schema.from_pandas(piece, preserve_index=False), _of_its_kind(piece))
+    if count < 2:
+        return 0 if only is None else _write(folder, name, only, csv)
+    like = pd.concat(kinds.values(), ignore_index=True)
     schema, rows = pa.Schema.from_pandas(like, preserve_index=False), 0
     with ExitStack() as files:
         table = files.enter_context(
@@ -206,6 +203,12 @@ def _write_pieces(folder: Path, name: str, pieces: Callable[[], Iterator[pd.Data
                 whole.to_csv(text, index=False, mode="a", header=not rows)
             rows += len(whole)
     return rows
+
+
+def _of_its_kind(piece: pd.DataFrame) -> pd.DataFrame:
+    """A few rows that have every type of the piece's columns, and hold on to no other row."""
+    rows = {0, *(int(piece[name].notna().argmax()) for name in piece)}
+    return piece.iloc[sorted(rows)].copy()
 
 
 def _write(folder: Path, name: str, table: pd.DataFrame, csv: bool) -> int:

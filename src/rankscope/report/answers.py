@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rankscope.figures.figure import Figure
+from rankscope.lab.check import Verdict
 from rankscope.lab.claim import Claim, Judgement, Origin
 from rankscope.lab.finding import Finding, Question
 from rankscope.lab.scale import Scale
-from rankscope.lab.section import Section
-
-SIZES = {Scale.PAPER.value: "at the paper's sizes", Scale.QUICK.value: "at small sizes (scale quick)"}
+from rankscope.lab.section import Section, Unfinished
+from rankscope.lab.sizes import scale_words
 
 
 @dataclass(frozen=True)
@@ -30,31 +30,38 @@ class Evidence:
     carriers: Sequence[Carrier]
 
     @property
+    def unfinished(self) -> list[Unfinished]:
+        """Its claims without a verdict at its own sizes, of which some checks need none of the trainings that are missing."""
+        return [one for one in self.section.unfinished if one.claim.id in self.finding.claims and one.so_far]
+
+    @property
+    def unjudged(self) -> list[Unfinished]:
+        """Those of them without a verdict at any size."""
+        judged = {one.judgement.claim.id for one in self.carriers}
+        return [one for one in self.unfinished if one.claim.id not in judged]
+
+    @property
     def sure(self) -> str:
-        """How sure it is: the sizes at which it was measured, the seeds, and where its claims were judged."""
+        """How sure it is: the sizes at which it was measured, the seeds, and what is missing for a verdict."""
         seeds = "1 seed" if self.finding.seeds == 1 else f"{self.finding.seeds} seeds"
-        said = f"How sure: measured {size(self.section.scale)} with {seeds}"
-        if not self.carriers:
-            return f"{said}; no verdict yet, since its claims need trainings that have not been run."
-        elsewhere = {one.section.scale for one in self.carriers} - {self.section.scale}
-        return f"{said}; judged {' and '.join(map(size, sorted(elsewhere)))}:" if elsewhere else f"{said};"
+        said = [f"How sure: measured {scale_words(self.section.scale)} with {seeds}"]
+        if self.unfinished:
+            found = Counter(check.verdict for one in self.unfinished for check in one.so_far)
+            hold, fail, undecided = (found[verdict] for verdict in Verdict)
+            said.append(
+                "trainings are missing for a verdict at these sizes: of the checks that can be made without them, "
+                f"{hold} hold, {fail} fail and {undecided} are undecided"
+            )
+        elif not self.carriers:
+            said.append("trainings are missing for a verdict")
+        return f"{'; '.join(said)}."
 
 
-def size(scale: str) -> str:
-    """A scale in words."""
-    return SIZES.get(scale, f"at scale {scale}")
-
-
-def labels(claims: Sequence[Claim], *, with_source: bool = False) -> dict[str, str]:
-    """What to call each of some claims: its source or, where several have the same, its name in words as well or alone."""
+def labels(claims: Sequence[Claim]) -> dict[str, str]:
+    """What to call each of some claims: its source or, where several have the same, its name in words."""
     shared = Counter(claim.source for claim in claims)
-    words = {claim.id: claim.name.replace("-", " ") for claim in claims}
     return {
-        claim.id: claim.source
-        if shared[claim.source] == 1
-        else f"{claim.source} ({words[claim.id]})"
-        if with_source
-        else words[claim.id]
+        claim.id: claim.source if shared[claim.source] == 1 else claim.name.replace("-", " ")
         for claim in claims
     }
 

@@ -71,4 +71,6 @@ def _figures(sections: Sequence[Section]) -> dict[str, Figure]:
 
 
 def _charts(figure: Figure | None) -> Markup:
-    return Markup(charts_html(figure)) if figure else Markup("<p>This run has no such figure.</p>")
+    if figure is None:
+        return Markup("<p>This run has no such figure.</p>")
+    return Markup('<p class="soft">{}</p>').format(figure.sizes) + Markup(charts_html(figure))

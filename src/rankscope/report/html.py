@@ -19,14 +19,14 @@ import rankscope
 from rankscope.core.files import write_atomic
 from rankscope.figures.figure import Figure, Panel
 from rankscope.figures.interactive import SMALL, charts_html, panel_html
-from rankscope.figures.printed import save_static
 from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
 from rankscope.lab.claim import Claim, wrong_by_chance
 from rankscope.lab.engines.workers import FORKS, Signals, hands
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
-from rankscope.report.answers import answers, contradictions, hero, labels, size, statements
+from rankscope.lab.sizes import scale_words
+from rankscope.report.answers import answers, contradictions, hero, labels, statements
 from rankscope.report.claims import beside, factor, groups, other, undecided
 
 
@@ -76,6 +76,7 @@ def write_page(path: Path, template: str, **values: object) -> Path:
     environment.filters |= {
         "panel": _panel,
         "labels": labels,
+        "scale_words": scale_words,
         "factor": factor,
         "other": other,
         "beside": beside,
@@ -114,6 +115,8 @@ def title(paper: Paper) -> str:
 
 def _draw(figures: Sequence[Figure], folder: Path) -> None:
     """Every figure as PNG and PDF, as many at a time as there are cores."""
+    # It takes a while to import, and a page alone needs none of it.
+    from rankscope.figures.printed import save_static
 
     def draw(_: Signals, figure: Figure) -> None:
         save_static(figure, folder)
@@ -132,7 +135,7 @@ def _section(section: Section) -> dict[str, object]:
     return {
         "paper": section.paper,
         "title": title(section.paper),
-        "size": size(section.scale),
+        "size": scale_words(section.scale),
         "scale": section.scale,
         "suffix": section.suffix,
         "id": section.paper.name + section.suffix,

@@ -18,8 +18,13 @@ function themed(chart) {
   const map = chart.data.some(trace => trace.type === "heatmap"); // what lies over one lies on its own, pale colours
   const data = chart.data.map(trace => {
     const own = { ...trace };
-    if (own.type === "heatmap") // its labels stand in the data once, and beside every cell while it is drawn
+    if (own.type === "heatmap") { // its labels and words are in the data once, and beside every cell while it is drawn
       own.customdata = own.meta.rows.map(row => own.meta.columns.map(column => [row, column]));
+      own.hovertext = own.hovertext.map(row => row.map(cell => {
+        const [words, ...numbers] = cell.split("|");
+        return own.meta.words[words].map((part, place) => part + (numbers[place] ?? "")).join("");
+      }));
+    }
     for (const part of ["line", "marker"])
       if (!map && own[part] && own[part].color) own[part] = { ...own[part], color: readable(own[part].color) };
     return own;

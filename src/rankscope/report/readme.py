@@ -12,7 +12,7 @@ from rankscope.figures.interactive import charts_html
 from rankscope.figures.printed import draw
 from rankscope.lab.results import results_section
 from rankscope.lab.section import Section
-from rankscope.report.answers import Evidence, answers, contradictions, hero, labels
+from rankscope.report.answers import Evidence, answers, contradictions, hero
 
 BEGIN, END = "<!-- findings -->\n", "<!-- end of findings -->\n"
 PICTURE = "docs/answers.png"
@@ -61,9 +61,8 @@ def _described(figure: Figure | None) -> str:
 
 def _item(one: Evidence) -> str:
     """A finding, the verdicts that carry it, and where to read on."""
-    named = labels([carrier.judgement.claim for carrier in one.carriers], with_source=True)
-    verdicts = ", ".join(
-        f"{named[carrier.judgement.claim.id]} *{carrier.judgement.verdict}*" for carrier in one.carriers
-    )
-    sure = f"{one.sure} {verdicts}." if verdicts else one.sure
-    return f"- **{one.finding.answer}** {one.finding.sentence} {sure} [More]({one.finding.link})"
+    judged = [(carrier.judgement.verdict.value, carrier.judgement.claim) for carrier in one.carriers]
+    claims = [*judged, *(("no verdict", open_.claim) for open_ in one.unjudged)]
+    verdicts = [f"*{verdict}*: {claim.statement} ({claim.source})" for verdict, claim in claims]
+    lines = "\n".join(f"  - {verdict}" for verdict in verdicts)
+    return f"- **{one.finding.answer}** {one.finding.sentence} {one.sure} [More]({one.finding.link})\n{lines}"

@@ -12,7 +12,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from rankscope.checkpoints.modules import import_extra, refuse_unfilled, skeleton
-from rankscope.checkpoints.view import Model
+from rankscope.checkpoints.opening import Model
 from rankscope.core import InputError, plain_errors
 from rankscope.core.files import write_atomic
 from rankscope.scope.adapter_config import adapter_config

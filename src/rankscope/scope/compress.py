@@ -20,8 +20,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rankscope.checkpoints import open_checkpoint, open_source
+from rankscope.checkpoints.opening import Model
 from rankscope.checkpoints.tokenizer import tokenizer_files
-from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.scope.adapter import refuse_existing, written_whole
 from rankscope.scope.directions import balanced_directions

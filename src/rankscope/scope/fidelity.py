@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from rankscope.scope.pairs import difference, row_name
 
 POOR = 0.5
 """From this share of the base model's own error on, an adapter does not do what it is for."""
+
+ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,8 @@ def _vocabulary(model: Any) -> int:
 
 
 def _output(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    with torch.no_grad(), foreign_errors(type(model).__name__):
+    remedy = "Where it runs elsewhere, have the adapter written without running it."
+    with torch.no_grad(), foreign_errors(type(model).__name__, remedy, argument="verify"):
         output = model(**batch)
     names = ("logits", "logits_per_image", "last_hidden_state")
     value = next((output[name] for name in names if output.get(name) is not None), None)
@@ -210,17 +214,31 @@ def _weights(adapted: Any, base: Source, tuned: Source, fates: Fates) -> pd.Data
     for item in sorted(fates.items, key=lambda item: item.parameter):
         if item.fate == Fate.DECOMPOSED and item.parameter in modules:
             delta = _piece(modules[item.parameter].get_delta_weight("default").detach(), item)
-            before, after = (value.double() for value in difference(base, tuned, item.pair))
+            before, after = difference(base, tuned, item.pair)
+            left, moved, length = _lengths(before, after, delta)
             rows.append(
                 {
                     "name": row_name(item.pair),
                     "parameter": item.parameter,
-                    "error": _relative(before + delta, after),
-                    "base_error": _relative(before, after),
-                    "update_error": _relative(delta.double(), after - before),
+                    "error": left / (length or 1.0),
+                    "base_error": moved / (length or 1.0),
+                    "update_error": left / (moved or 1.0),
                 }
             )
     return pd.DataFrame(rows, columns=["name", "parameter", "error", "base_error", "update_error"])
+
+
+def _lengths(before: Tensor, after: Tensor, delta: Tensor) -> tuple[float, float, float]:
+    """‖after − before − delta‖, ‖after − before‖ and ‖after‖ in float64, a part at a time."""
+    squares = [0.0, 0.0, 0.0]
+    for start in range(0, len(after), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        goal = after[part].double()
+        moved = goal - before[part]
+        for number, values in enumerate((moved - delta[part], moved, goal)):
+            squares[number] += float(torch.linalg.vector_norm(values)) ** 2
+    left, moved_by, length = (math.sqrt(square) for square in squares)
+    return left, moved_by, length
 
 
 def _piece(delta: Tensor, item: TensorFate) -> Tensor:

@@ -22,14 +22,11 @@ MOST_SPECTRA = 6
 
 def head_figures(scope: HeadScope) -> list[Figure]:
     """Maps of layer × head: the share of their rank that QK and OV use, and how near QK is to the identity."""
+    columns = {"QK": "qk_used", "OV": "ov_used"}
+    levels = _levels(scope.table[[*columns.values()]].to_numpy(dtype=float))
     used = [
-        Panel(
-            title,
-            "head",
-            "",
-            heat_map=_head_map(scope.table, column, _levels(scope.table[column]), Colours.SEQUENTIAL),
-        )
-        for title, column in (("QK", "qk_used"), ("OV", "ov_used"))
+        Panel(title, "head", "", heat_map=_head_map(scope.table, column, levels, Colours.SEQUENTIAL))
+        for title, column in columns.items()
     ]
     figures = [
         Figure(
@@ -37,13 +34,12 @@ def head_figures(scope: HeadScope) -> list[Figure]:
             "Share of its rank that a head uses",
             "",
             "Effective rank over nominal rank: pale heads waste rank, dark ones use the most of it. The scale of colours runs "
-            "from the least head to the greatest.",
+            "from the least value of both maps to the greatest.",
             used,
         )
     ]
     if "qk_identity_share" in scope.table:
-        levels = (-1.0, 1.0)
-        near = _head_map(scope.table, "qk_identity_share", levels, Colours.DIVERGING)
+        near = _head_map(scope.table, "qk_identity_share", (-1.0, 1.0), Colours.DIVERGING)
         figures.append(
             Figure(
                 "identity",
@@ -129,7 +125,7 @@ def neuron_figures(scope: NeuronScope, curves: pd.DataFrame | None) -> list[Figu
             "Magnitudes of neurons",
             "",
             f"{which} neurons from small to large: the norm of what a neuron reads times that of what it writes.",
-            [Panel("sorted", "share of the neurons", "magnitude", shown)],
+            [Panel("sorted by size", "share of the neurons", "magnitude", shown, log_y=True)],
         )
     ]
     if curves is not None:
@@ -164,9 +160,9 @@ def _head_map(table: pd.DataFrame, column: str, levels: tuple[float, float], col
     return HeatMap([str(head) for head in heads], labels, values, text, marks, levels, colours, scale=True)
 
 
-def _levels(values: pd.Series[float]) -> tuple[float, float]:
+def _levels(values: np.ndarray) -> tuple[float, float]:
     """The range of the values; heads that are all alike are coloured on the whole scale."""
-    low, high = float(values.min()), float(values.max())
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     return (low, high) if low < high else (0.0, 1.0)
 
 

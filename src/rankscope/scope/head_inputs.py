@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.checkpoints import AttentionBlock, open_checkpoint, open_source
-from rankscope.checkpoints.view import Model
+from rankscope.checkpoints.opening import Model
 from rankscope.linalg.factored import Factored
 from rankscope.scope.fidelity import load_model
 from rankscope.scope.head_space import module_of

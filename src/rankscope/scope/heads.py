@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.checkpoints import AttentionBlock, AttentionWeights, open_checkpoint
-from rankscope.checkpoints.view import Model, Opening
+from rankscope.checkpoints.opening import Model, Opening
 from rankscope.core import InputError
 from rankscope.linalg.factored import Factored
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rankscope.checkpoints import Source, open_source
 from rankscope.checkpoints.modules import Slot, foreign_errors, skeleton, tied_parameters
+from rankscope.checkpoints.opening import Model
 from rankscope.checkpoints.source import TensorInfo, read_json
-from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.linalg.factored import Factored
 from rankscope.scope.by_layers import ParameterReader, read_parameters

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from rankscope.checkpoints import Checkpoint, Layout, MlpBlock, open_checkpoint
-from rankscope.checkpoints.view import Model, Opening
+from rankscope.checkpoints.opening import Model, Opening
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.measure.neurons import Order, knee, path_magnitudes, pruned_mask

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_source
 from rankscope.checkpoints.modules import foreign_errors
+from rankscope.checkpoints.opening import Model
 from rankscope.checkpoints.tokenizer import tokenizer_files
-from rankscope.checkpoints.view import Model
 from rankscope.core import InputError
 from rankscope.measure.neurons import Order, pruned_mask
 from rankscope.scope.adapter import refuse_existing, written_whole

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.linalg.sphere import haar_frame
+from rankscope.scope.nearest import Best, Scratch
 from rankscope.scope.rows import BLOCK, Rows
 from rankscope.theory.points.agreement import agreements, recall
 from rankscope.theory.points.spectra import dimensions
@@ -37,9 +38,6 @@ WAYS = {
 }
 RIDGE = 1e-6
 """Of the largest eigenvalue, added to all before a root is inverted."""
-
-FEW = 16
-"""Where fewer than one in so many scores of a block can be among the best, those alone are sorted."""
 
 Maps = tuple[Float[Tensor, "dim dim"], Float[Tensor, "dim dim"]]
 
@@ -206,15 +204,19 @@ def _measured(
     }
     exact = Best(len(asked), top_k)
     places = None if own is None else torch.from_numpy(own)
-    for start, part in keys.blocks(block):
-        rows = torch.from_numpy(part)
-        exact.see(_start(places, start, len(asked), len(rows)).addmm_(asked, rows.T), start)
-        for way, (_, of_key) in maps.items():
-            features, scores, done = rows @ of_key, _start(places, start, len(asked), len(rows)), 0
-            for rank in ranks:
-                scores.addmm_(turned[way][:, done:rank], features[:, done:rank].T)
-                best[way, rank].see(scores, start)
-                done = rank
+    scratch = Scratch(len(asked))
+    for first, rows in keys.blocks(block):
+        for start, part in scratch.parts(torch.from_numpy(rows), first):
+            exact.see(_skip(scratch.scores(asked, part), places, start), start)
+            for way, (_, of_key) in maps.items():
+                low, features = turned[way], part @ of_key
+                done = ranks[0]
+                scores = _skip(scratch.scores(low[:, :done], features[:, :done]), places, start)
+                for rank in ranks:
+                    if rank > done:
+                        scores.addmm_(low[:, done:rank], features[:, done:rank].T)
+                    best[way, rank].see(scores, start)
+                    done = rank
     rows_of = [
         {"way": way, "rank": rank, "agreement": found.agreement(exact), "recall": found.recall(exact)}
         for (way, rank), found in best.items()
@@ -222,50 +224,12 @@ def _measured(
     return pd.DataFrame(rows_of)
 
 
-class Best:
-    """The `top` largest scores per query among all that were seen, and which keys have them."""
-
-    def __init__(self, queries: int, top: int) -> None:
-        self.scores = torch.full((queries, top), -torch.inf)
-        self.keys = torch.full((queries, top), -1)
-
-    def see(self, scores: Float[Tensor, "query key"], start: int) -> None:
-        """Take in scores of the keys from `start` on; once much was seen, few of them are among the best."""
-        over = scores > self.scores[:, -1:]
-        counts = over.sum(1)
-        most = int(counts.max())
-        if most == 0:
-            return
-        if most * FEW > scores.shape[1]:
-            found = scores.topk(min(self.scores.shape[1], scores.shape[1]), dim=1)
-            values, keys = found.values, found.indices
-        else:
-            query, key = over.nonzero(as_tuple=True)
-            slot = torch.arange(len(query)) - (counts.cumsum(0) - counts)[query]
-            values = torch.full((len(scores), most), -torch.inf)
-            keys = torch.zeros((len(scores), most), dtype=torch.int64)
-            values[query, slot], keys[query, slot] = scores[query, key], key
-        joined, keys = torch.cat([self.scores, values], 1), torch.cat([self.keys, keys + start], 1)
-        kept = joined.topk(self.scores.shape[1], dim=1)
-        self.scores.copy_(
-            kept.values
-        )  # in place: small arrays made anew among large ones would hold their pages
-        self.keys.copy_(keys.gather(1, kept.indices))
-
-    def agreement(self, exact: Best) -> float:
-        """Share of queries with the same nearest key."""
-        return float((self.keys[:, 0] == exact.keys[:, 0]).double().mean())
-
-    def recall(self, exact: Best) -> float:
-        """Share of the exact nearest keys that are among these."""
-        return float((self.keys.unsqueeze(2) == exact.keys.unsqueeze(1)).any(1).double().mean())
-
-
-def _start(places: Tensor | None, start: int, queries: int, keys: int) -> Float[Tensor, "query key"]:
-    """Scores to add to: 0, and −∞ where a query meets itself, which stays so."""
-    scores = torch.zeros(queries, keys)
+def _skip(
+    scores: Float[Tensor, "query key"], places: Int[Tensor, " query"] | None, start: int
+) -> Float[Tensor, "query key"]:
+    """The scores, −∞ where a query meets itself, which stays so whatever is added."""
     if places is not None:
-        inside = ((places >= start) & (places < start + keys)).nonzero()[:, 0]
+        inside = ((places >= start) & (places < start + scores.shape[1])).nonzero()[:, 0]
         scores[inside, places[inside] - start] = -torch.inf
     return scores
 

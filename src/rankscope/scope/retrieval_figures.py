@@ -17,9 +17,7 @@ def retrieval_figures(scope: RetrievalScope) -> list[Figure]:
             name, ranks = WAYS[str(way)], [float(rank) for rank in own["rank"]]
             series.append(Series(name, ranks, own[measured].tolist()))
             series.append(
-                Series(
-                    f"{name}, predicted", ranks, own[f"predicted_{measured}"].tolist(), paper=True, like=name
-                )
+                Series("predicted", ranks, own[f"predicted_{measured}"].tolist(), paper=True, like=name)
             )
         panels.append(Panel(title, "rank", "share", series, log_x=True))
     places = [float(place + 1) for place in range(len(scope.spectrum))]

@@ -36,14 +36,16 @@ class Rows:
         """Every block with the number of its first row."""
         start = 0
         for block in self.read(size):
-            lengths = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
-            bad = np.flatnonzero(~np.isfinite(lengths[:, 0]) | (lengths[:, 0] == 0))
+            lengths = np.sqrt(np.einsum("rd,rd->r", block, block, dtype=np.float64))
+            bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
             if len(bad):
                 raise InputError(
                     f"{self.label}: row {start + bad[0]} is zero or has values that are not finite: it has no nearest "
                     "neighbour. Leave such rows out."
                 )
-            yield start, (block / lengths).astype(np.float32)
+            unit = np.empty_like(block)  # divided in float64, a few rows at a time
+            np.divide(block, lengths[:, None], out=unit, dtype=np.float64, casting="same_kind")
+            yield start, unit
             start += len(block)
 
 

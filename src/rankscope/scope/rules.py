@@ -110,12 +110,15 @@ def _number(text: str) -> float | None:
 
 def rank_map(ranks: Mapping[str, int]) -> pd.DataFrame:
     """Ranks by layer and part: a row per layer, a column per part; what belongs to no layer is left out."""
-    cells: dict[str, dict[str, int]] = {}
+    cells: dict[tuple[str, int], dict[str, int]] = {}
     for name, rank in ranks.items():
         found = re.fullmatch(r"(?P<stack>.*?)\.?(?P<layer>\d+)\.(?P<part>.+?)(?:\.weight)?", name)
         if found is not None:
-            cells.setdefault(f"{found['stack']}.{found['layer']}", {})[found["part"]] = rank
-    table = pd.DataFrame.from_dict(cells, orient="index").astype("Int64")
+            cells.setdefault((found["stack"], int(found["layer"])), {})[found["part"]] = rank
+    rows = {
+        f"{stack}.{layer}": row for (stack, layer), row in sorted(cells.items(), key=lambda cell: cell[0])
+    }
+    table = pd.DataFrame.from_dict(rows, orient="index").astype("Int64")
     last = [str(part).rpartition(".")[2] for part in table.columns]
     table.columns = pd.Index(last if len(set(last)) == len(last) else list(table.columns))
     return table.rename_axis("layer").reset_index()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 _BETWEEN = re.compile(r"\|(?![^(]*\))")
@@ -35,27 +36,57 @@ def axolotl_text(config: Mapping[str, Any]) -> str:
         "lora_modules_to_save": "modules_to_save",
     }
     shown = _short(config)
-    lines = [f"{theirs}: {_yaml(shown[ours])}" for theirs, ours in names.items() if shown[ours]]
+    lines = [f"{theirs}:{_yaml(shown[ours])}" for theirs, ours in names.items() if shown[ours]]
     return "\n".join(["adapter: lora", *lines]) + "\n"
 
 
 def grouped(names: Iterable[str]) -> list[str]:
-    r"""Regular expressions that match these names alone, one per part, the layers' numbers as alternatives.
+    r"""Regular expressions that match these names alone, one per part, the layers' numbers together.
 
     >>> grouped(["h.0.attn", "h.1.attn", "h.0.mlp", "head"])
-    ['h\\.(0|1)\\.attn', 'h\\.(0)\\.mlp', 'head']
+    ['h\\.([01])\\.attn', 'h\\.(0)\\.mlp', 'head']
     """
-    layers: dict[tuple[str, ...], list[str]] = {}
+    layers: dict[tuple[str, ...], list[int]] = {}
     for name in names:
         before, number, after = (*_NUMBER.split(name, maxsplit=1), None, None)[:3]
         place = (name,) if number is None else (str(before), str(after))
-        layers.setdefault(place, []).append(str(number))
+        layers.setdefault(place, []).append(int(number or 0))
     return [
         re.escape(place[0])
         if len(place) == 1
-        else rf"{re.escape(place[0])}\.({'|'.join(numbers)})\.{re.escape(place[1])}"
+        else rf"{re.escape(place[0])}\.({number_pattern(numbers)})\.{re.escape(place[1])}"
         for place, numbers in layers.items()
     ]
+
+
+def number_pattern(numbers: Iterable[int]) -> str:
+    r"""A regular expression that matches these numbers alone, those of one ten together, and tens that are alike.
+
+    >>> number_pattern(range(32)), number_pattern([3, 4, 5, 7, 10, 20])
+    ('\\d|[12]\\d|3[01]', '[3-57]|[12]0')
+    """
+    ends: dict[str, str] = {}
+    for number in sorted(numbers):
+        ends[str(number)[:-1]] = ends.get(str(number)[:-1], "") + str(number)[-1]
+    tens: dict[tuple[str, str], list[str]] = {}
+    for ten, end in ends.items():
+        tens.setdefault((end, ten[:-1] if ten else "none"), []).append(ten)
+    return "|".join(
+        (same[0][:-1] + _one_of("".join(ten[-1:] for ten in same)) if same[0] else "") + _one_of(end)
+        for (end, _), same in tens.items()
+    )
+
+
+def _one_of(figures: str) -> str:
+    r"""A pattern for one of these figures, which rise: 3, [35], [3-6] or \d."""
+    if len(figures) == 10:
+        return r"\d"
+    runs = [
+        [figure for _, figure in run]
+        for _, run in groupby(enumerate(figures), key=lambda item: int(item[1]) - item[0])
+    ]
+    inside = "".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else "".join(run) for run in runs)
+    return figures if len(figures) == 1 else f"[{inside}]"
 
 
 def _short(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,4 +119,4 @@ def _yaml(value: Any) -> str:
         return "".join(f"\n  {json.dumps(key)}: {rank}" for key, rank in value.items())
     if isinstance(value, list) and len(value) > 2:
         return "".join(f"\n  - {json.dumps(name)}" for name in value)
-    return json.dumps(value)
+    return f" {json.dumps(value)}"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Source, open_source
-from rankscope.checkpoints.view import Model
+from rankscope.checkpoints.opening import Model
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
 from rankscope.linalg.factored import Factored

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-    from rankscope.checkpoints.view import Model, Opening
+    from rankscope.checkpoints.opening import Model, Opening
     from rankscope.figures.figure import Figure
     from rankscope.scope.updates import TensorProgress
 

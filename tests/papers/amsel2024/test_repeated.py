@@ -161,8 +161,13 @@ def test_figure_1_has_both_errors_and_the_fresh_training_beside_them():
         "of losses the least"
     )
     alone = drawn_figure({"figure1": fresh})
-    names = [one.name for one in alone.panels[0].series]
-    assert [name.endswith("(not run)") for name in names] == [True, True, False], "a curve keeps its colour"
+    names = [one.entry for one in alone.panels[0].series]
+    assert [name.endswith("(not run)") for name in names] == [True, True, False]
+    assert [panel.title for panel in alone.panels] == ["1 layer, budget 1", "3 layers, budget 1"], (
+        "the legend says it"
+    )
+    partly = drawn_figure({"figure1": fresh, "repeated": repeated[repeated["layers"] == 1]})
+    assert partly.panels[1].title == "3 layers, budget 1 (repeated batches not run)"
     untrained = drawn_figure({"figure1": fresh.assign(trained=fresh["rank"] > 1)})
     assert untrained.panels[0].series[-1].name == "did not train"
 
@@ -178,7 +183,12 @@ def test_at_the_talks_sizes_figure_1_counts_the_published_values_that_come_out()
     panels = {panel.title: panel for panel in figures(results)[0].panels}
     assert len(panels) == 9
     assert "1 layer, budget 8: 6 of 7 published values come out" in panels
-    assert [one.paper for one in panels["5 layers, budget 64"].series] == [False, False, False, True]
+    assert [one.paper for one in panels["5 layers, budget 64 (not run)"].series] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     figure_1, identity = replications(results)
     assert (len(figure_1.points), len(figure_1.compared), len(figure_1.agreeing)) == (63, 7, 6)
     assert [point.where for point in figure_1.off] == ["1 layer, budget 8, rank 2"]

@@ -66,6 +66,13 @@ def verdict(claim, *planted):
             for claim in ("more-heads", "more-heads-later", "more-heads-settled", "other-classes")
         ),
         *(
+            ("heads-are-time", (lambda model: 0.01, lambda model: 100 + 20 * model.heads), wrong)
+            for wrong in (
+                (lambda model: 0.01 * model.heads, lambda model: 100 + 20 * model.heads),
+                (lambda model: 0.01, lambda model: 100 + model.heads / 10),
+            )
+        ),
+        *(
             (
                 claim,
                 (
@@ -111,9 +118,22 @@ def test_every_figure_and_the_finding_are_made_of_such_tables():
     ids = {figure.id for figure in PAPER.figures(results)}
     assert ids == {claim.figure for claim in CLAIMS} | {"garg2022-heads-shifts"}
     (finding,) = PAPER.findings(results)
-    assert finding.answer == "Not here."
+    assert finding.answer == "Where a decoder learns in context, they do not."
     assert "16 heads of rank 1 err by 0.16, 1 of rank 16 with as many parameters by 0.01 " in finding.sentence
+    assert finding.sentence.endswith(
+        "the solution appears by step 118 with 16, and by step 103 with 1, and long after it they err by 0.16 and 0.01."
+    )
     assert set(finding.claims) <= {claim.id for claim in CLAIMS}
+
+
+def test_the_finding_says_who_never_came_to_the_solution():
+    late = table(
+        "heads", lambda model: 0.01, lambda model: math.nan if model.heads == 1 else 100 + model.heads
+    )
+    (finding,) = PAPER.findings(Results({"garg2022/heads": late}, lambda key: {}))
+    assert finding.sentence.endswith(
+        "by step 118 with 16, and never with 1, and how they end was not seen for both."
+    )
 
 
 def test_of_an_unfinished_run_one_size_is_shown_and_judged_as_far_as_it_goes():
@@ -125,10 +145,11 @@ def test_of_an_unfinished_run_one_size_is_shown_and_judged_as_far_as_it_goes():
     ]
     missing = [cell for cell in whole.cells() if cell not in done]
     planted = table("heads", lambda model: 0.001 * model.heads, lambda model: 1000 + model.heads, done)
-    for name in ("least-squares", "more-heads", "more-heads-later", "more-heads-settled"):
+    for name in ("least-squares", "more-heads", "more-heads-later", "more-heads-settled", "heads-are-time"):
         found = judged(BY_NAME[name], Part(whole, planted, missing))
         assert isinstance(found, Unfinished)
-        assert ["tiny" in check.what for check in found.so_far] == [True], name
+        assert found.so_far
+        assert all("tiny" in check.what for check in found.so_far), name
     results = Results({"garg2022/heads": planted}, lambda key: {})
     heads, *_ = PAPER.figures(results)
     assert [panel.title for panel in heads.panels] == [

@@ -77,6 +77,11 @@ def test_a_member_is_trained_as_if_it_were_alone():
         torch.testing.assert_close(together[1][:, place], alone[1][:, 0], rtol=1e-4, atol=1e-5)
 
 
+def test_all_pieces_of_a_training_take_one_time_per_step():
+    first, second = (HEADS.trainer.seconds_per_step(in_piece(steps), "cpu") for steps in (12, 20))
+    assert 0 < first == second
+
+
 def test_a_recipe_says_what_it_does_not_do():
     with pytest.raises(InputError, match="the rate is constant: leave warmup and epoch out"):
         PAPER_RECIPE.replace(warmup=0.1)

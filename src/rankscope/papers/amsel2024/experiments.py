@@ -100,10 +100,10 @@ class Sizes:
 
 SIZES = {
     Scale.SMOKE: Sizes(
-        dim=4, tokens=4, hidden=16, ranks=(1, 4), budgets=(1, 4), layers=(1, 3), batch=16, steps=60,
-        long_steps=60, learning_rate=0.05, long_rate=0.05, seeds=2, position_ranks=(1, 4), token_ranks=(1, 4),
+        dim=4, tokens=4, hidden=16, ranks=(1, 4), budgets=(1, 4), layers=(1, 3), batch=16, steps=15,
+        long_steps=15, learning_rate=0.05, long_rate=0.05, seeds=2, position_ranks=(1, 4), token_ranks=(1, 4),
         middle_budget=1, many_tokens=(3, 6), tokens_budget=1, dims=(4, 8), heads_per_block=(1, 4), point_dim=4,
-        point_budgets=(1,), point_steps=60, samples=300,
+        point_budgets=(1,), point_steps=15, samples=60,
     ),
     Scale.QUICK: Sizes(
         dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=640,

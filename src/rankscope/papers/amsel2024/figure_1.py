@@ -36,7 +36,7 @@ def figure_1(results: Results) -> Figure | None:
     }
     return Figure(
         id="amsel2024-1",
-        title=f"Figure 1: rank, depth and parameters, on points trained on and on new ones{sizes(*tables.values())}",
+        title="Figure 1: rank, depth and parameters, on points trained on and on new ones",
         paper_says="One layer: full rank is necessary and sufficient. More layers: low rank does ok, but is still much "
         "weaker. The published error is the least training loss of an epoch, and every epoch has the same 100 batches.",
         caption=_caption(tables, theirs),
@@ -58,7 +58,7 @@ def _panel(
     repeated, fresh = (
         _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH)
     )
-    series = [Series(f"{name} (not run)", [], []) for name in (FITTED, RECALLED, LEARNED)]
+    series = [Series(name, [], []) for name in (FITTED, RECALLED, LEARNED)]
     if repeated is not None and len(repeated):
         least = repeated.groupby("rank", sort=True)["best_epoch"].min()
         series[0] = Series(FITTED, [float(str(rank)) for rank in least.index], least.tolist())
@@ -91,7 +91,14 @@ def _panel(
         if places
         else ""
     )
-    return Panel(f"{words}{counted}", "rank", "error", series, log_x=True, log_y=True)
+    found = {REPEATED: len(series[0].x), FRESH: len(series[2].x)}
+    absent = [
+        f"{name} batches "
+        for name, key in (("repeated", REPEATED), ("fresh", FRESH))
+        if key in tables and not found[key]
+    ]
+    not_run = f" ({''.join(absent) if any(found.values()) else ''}not run)" if absent else ""
+    return Panel(f"{words}{counted}{not_run}", "rank", "error", series, log_x=True, log_y=True)
 
 
 def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
@@ -130,24 +137,6 @@ def untrained(table: pd.DataFrame) -> str:
             "in one, and counted as zero there."
         )
     return " ".join(said)
-
-
-def sizes(*tables: pd.DataFrame) -> str:
-    """The sizes that all cells share, for a title.
-
-    >>> sizes(pd.DataFrame({"dim": [8, 8], "tokens": [4, 8]}))
-    ' (dim 8)'
-    """
-    shared = [
-        (name, {value for table in tables if name in table for value in table[name]})
-        for name in ("dim", "tokens")
-    ]
-    words = [
-        f"{name} {next(iter(found))}" if name == "dim" else f"{next(iter(found))} {name}"
-        for name, found in shared
-        if len(found) == 1
-    ]
-    return f" ({', '.join(words)})" if words else ""
 
 
 def _published(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

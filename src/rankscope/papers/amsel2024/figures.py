@@ -8,7 +8,7 @@ import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
-from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, sizes, untrained
+from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
 from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.rank_one import linear_error
@@ -74,7 +74,7 @@ def _identity(results: Results) -> Figure | None:
 
     return Figure(
         id="amsel2024-identity",
-        title=f"What full rank learns: W_KᵀW_Q against −c·I{sizes(*full.values())}",
+        title="What full rank learns: W_KᵀW_Q against −c·I",
         paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the norm is "
         "about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
         caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} The norm is ‖W_KᵀW_Q‖_F/√dim, which is what the "
@@ -91,7 +91,7 @@ def _identity(results: Results) -> Figure | None:
 def _positions(table: pd.DataFrame) -> Figure:
     return Figure(
         id="amsel2024-positions",
-        title=f"Positional encodings{sizes(table)}",
+        title="Positional encodings",
         paper_says="Added, they do not help at all. Appended as extra dimensions, they change nothing with one layer, "
         "and with several let low rank overcome its bottleneck.",
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
@@ -104,7 +104,7 @@ def _positions(table: pd.DataFrame) -> Figure:
 def _tokens(table: pd.DataFrame) -> Figure:
     return Figure(
         id="amsel2024-tokens",
-        title=f"Role of N{sizes(table)}",
+        title="Role of N",
         paper_says="The problem gets harder as N grows: more distractor points. Two layers; full rank hardly notices.",
         caption=f"{MEANS} {untrained(table)} {_sizes(table)}",
         panels=(
@@ -122,7 +122,7 @@ def _dims(table: pd.DataFrame) -> Figure:
     per_block = table.assign(per_block=table["dim"] // table["rank"])
     return Figure(
         id="amsel2024-dims",
-        title=f"Role of d: more heads at equal parameters{sizes(table)}",
+        title="Role of d: more heads at equal parameters",
         paper_says="With rank = dim/heads, adding heads adds no parameters, and makes the model worse.",
         caption=f"{MEANS} Two layers. {untrained(table)} Tokens and budget as in the positions' runs.",
         panels=(
@@ -146,7 +146,7 @@ def _floor(table: pd.DataFrame) -> Figure:
             for rank, heads in zip(several["rank"], several["heads"], strict=True)
         ]
         panels.append(
-            Panel(f"budget {budget}: heads = {budget}·dim/rank", "rank", "error",
+            Panel(f"budget {budget}: heads = {'' if budget == 1 else f'{budget}·'}dim/rank", "rank", "error",
                   [curve("trained", rows, "rank", "error"),
                    Series("lower bound", shapes["rank"].tolist(), shapes["floor"].tolist(), paper=True, like="trained"),
                    Series("linear heads", several["rank"].tolist(), linear, paper=True)],
@@ -154,7 +154,7 @@ def _floor(table: pd.DataFrame) -> Figure:
         )  # fmt: skip
     return Figure(
         id="amsel2024-floor",
-        title=f"Trained heads above the lower bound{sizes(table)}",
+        title="Trained heads above the lower bound",
         paper_says="Theorem 2: no choice of heads of low rank does better, however they attend. The floor is its proof "
         "evaluated for arbitrary value matrices.",
         caption=f"{MEANS} Nearest of two orthonormal points, a bare sum of heads (no skip, no bias, no MLP): the setting "
@@ -238,9 +238,7 @@ def _lines(
     series = []
     for value in values or _values(table, by):
         rows = table[table[by] == value]
-        series.append(
-            curve(name(value), rows, x, "error") if len(rows) else Series(f"{name(value)} (not run)", [], [])
-        )
+        series.append(curve(name(value), rows, x, "error") if len(rows) else Series(name(value), [], []))
     lost = table[~table["trained"].astype(bool)]
     if len(lost):
         overflowed = int(lost["error"].isna().sum())

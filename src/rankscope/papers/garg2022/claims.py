@@ -1,10 +1,11 @@
 """What the paper says of learning in context, what the talk says of heads there, and what of it is a matter of time.
 
 The talk's sentence is judged three times: by the error after equally many steps, which is what the talk compares; by the step
-of the transition, in which the in-context solution appears; and by the error long after it. The talk speaks of training time
-where the first and the second hold and the third does not. An error is that with the most examples, where least squares has
-none. In the third, and beside least squares, a training that was not at least twice as long as its transition decides
-nothing. On other functions than linear ones two trainings are compared once one of them has had its transition.
+of the transition, in which the in-context solution appears; and by the error long after it. A claim of its own,
+`heads-are-time`, says whether heads change the training time alone: then the transitions are apart, and long after them the
+errors are not. An error is that with the most examples, where least squares has none. Long after the transition, and beside
+least squares, a training that was not at least twice as long as its transition decides nothing. On other functions than
+linear ones two trainings are compared once one of them has had its transition.
 """
 
 import numpy as np
@@ -16,6 +17,7 @@ from rankscope.lab.tidy import rows_of
 from rankscope.papers.garg2022.measurement import ERRORS
 from rankscope.papers.garg2022.quantities import (
     authors_heads,
+    differences,
     doublings,
     end_errors,
     last,
@@ -28,6 +30,9 @@ from rankscope.tasks.in_context import Shift
 
 NEAR = 0.05
 """Mean difference to least squares up to which a decoder is near it, on a scale on which the answer 0 has error 1."""
+
+APART = np.log2(1.25)
+"""Least mean |log₂| of the ratio of two transitions that are apart: a quarter of the shorter time."""
 
 TALK = "the talk, in-context learning"
 
@@ -97,6 +102,34 @@ def _more_heads_stay_worse(table: pd.DataFrame) -> list[Check]:
         _worse(settled_errors(own), f"{_ends(own)}, {size}, long after the transition")
         for size, own in longest_by_size(table)
     ]
+
+
+@CLAIMS(
+    "heads-are-time",
+    source=TALK,
+    says="At equal parameters heads change when the in-context solution appears, and not the error long after it.",
+    experiment="heads",
+    figure="heads-time",
+    origin=Origin.BEYOND,
+)
+def _heads_are_time(table: pd.DataFrame) -> list[Check]:
+    checks = []
+    for size, own in longest_by_size(table):
+        apart = np.abs(doublings(transitions(own), "reached"))
+        left = np.abs(differences(settled_errors(own), "error"))
+        checks += [
+            Check(
+                f"size of log₂ of the step of the transition, {_ends(own)}, {size}",
+                tuple(apart),
+                AtLeast(APART),
+            ),
+            Check(
+                f"size of the errors' difference long after it, {_ends(own)}, {size}",
+                tuple(left),
+                AtMost(NEAR),
+            ),
+        ]
+    return checks
 
 
 @CLAIMS(

@@ -7,9 +7,9 @@ from typing import Any
 from rankscope.core import Config
 from rankscope.ensembles.decoder import Decoder
 from rankscope.lab import Experiment, Grid, Scale
-from rankscope.papers.garg2022.measurement import Samples
+from rankscope.papers.garg2022.algorithms import Baselines, Samples
 from rankscope.papers.garg2022.recipe import LONG_CURRICULUM, PAPER_RECIPE, Recipe
-from rankscope.papers.garg2022.trainer import Baselines, DecoderTrainer
+from rankscope.papers.garg2022.trainer import DecoderTrainer
 from rankscope.tasks.in_context import Curriculum, Functions, InContext
 from rankscope.training.precision import Precision
 
@@ -48,6 +48,7 @@ class Sizes:
     class_steps: int
     seeds: int
     samples: int
+    fitted: int
     sparsity: int = 3
     hidden_neurons: int = 100
     depth: int = 4
@@ -62,13 +63,13 @@ SIZES = {
         input_dim=2, points=4, long_points=5, sweeps={"smoke": (4, 1, (1, 4))}, sweep_seeds=2, apart=(4, 1),
         ranks=(1, 4), heads=(1, 2), classes=(4, 1, (1, 4)),
         train=Recipe(steps=30, batch=8, learning_rate=0.01, curriculum=Curriculum(dims=1, points=2, every=10)),
-        class_steps=20, seeds=2, samples=50, sparsity=1, hidden_neurons=4, depth=2,
+        class_steps=20, seeds=2, samples=50, fitted=10, sparsity=1, hidden_neurons=4, depth=2,
     ),
     Scale.QUICK: Sizes(
         input_dim=2, points=5, long_points=6, sweeps={"quick": (16, 2, (1, 4, 16))}, sweep_seeds=4,
         apart=(16, 2), ranks=(1, 4), heads=(1, 4), classes=(16, 2, (1, 16)),
         train=Recipe(steps=1000, batch=64, learning_rate=0.01),
-        class_steps=200, seeds=3, samples=1000, sparsity=1, hidden_neurons=10, depth=2,
+        class_steps=200, seeds=3, samples=1000, fitted=200, sparsity=1, hidden_neurons=10, depth=2,
     ),
     Scale.PAPER: Sizes(
         input_dim=20, points=41, long_points=101,
@@ -76,7 +77,7 @@ SIZES = {
         apart=(64, 3), ranks=(1, 4, 16, 64), heads=(1, 4, 16),
         classes=(128, 6, (1, 4, 32)),
         train=PAPER_RECIPE.replace(precision=Precision.FLOAT16, pieces=PIECES),
-        class_steps=PIECES[-1], seeds=2, samples=1280, long_curriculum=LONG_CURRICULUM,
+        class_steps=PIECES[-1], seeds=2, samples=1280, fitted=128, long_curriculum=LONG_CURRICULUM,
     ),
 }  # fmt: skip
 
@@ -139,7 +140,7 @@ def _baselines(sizes: Sizes) -> Experiment:
         name=f"{NAME}/baselines",
         task=_task(sizes),
         model=Config(),
-        train=Samples(samples=sizes.samples),
+        train=Samples(samples=sizes.samples, fitted=sizes.fitted),
         grid=Grid(seed=range(2), functions=axis),
         trainer=Baselines(),
     )

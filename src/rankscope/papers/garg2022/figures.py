@@ -7,7 +7,8 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import rows_of
-from rankscope.papers.garg2022.measurement import BASELINE, ERRORS, LOSS
+from rankscope.papers.garg2022.algorithms import BASELINE
+from rankscope.papers.garg2022.measurement import ERRORS, LOSS
 from rankscope.papers.garg2022.quantities import (
     authors_heads,
     by_size,
@@ -59,7 +60,7 @@ def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
         ]
     return Figure(
         id="garg2022-heads",
-        title=f"Learning linear functions in context, by the number of heads at equal parameters{_inputs(table)}",
+        title="Learning linear functions in context, by the number of heads at equal parameters",
         paper_says=TALK,
         caption="Left: errors by examples; the answer 0 has error 1, and grey are known algorithms. Right: with the most "
         f"examples, where least squares has error 0. Rank is dim/heads. {MEANS}",
@@ -76,11 +77,16 @@ def _time(table: pd.DataFrame) -> Figure:
         rows, whole = rows_of(last(own), LOSS), transitions(last(own))
         late, trainings = late + int(whole["transition"].isna().sum()), trainings + len(whole)
         half = Series(
-            "transition", [float(rows["step"].min()), float(rows["step"].max())], [0.5, 0.5], paper=True
+            "one half", [float(rows["step"].min()), float(rows["step"].max())], [0.5, 0.5], paper=True
         )
         panels += [
             Panel(
-                size, "step", "excess", [*_by_heads(rows, "step", "excess"), half], log_x=True, ordered=True
+                size,
+                "step",
+                "excess training loss",
+                [*_by_heads(rows, "step", "excess"), half],
+                log_x=True,
+                ordered=True,
             ),
             Panel(
                 size,
@@ -88,6 +94,7 @@ def _time(table: pd.DataFrame) -> Figure:
                 "step of the transition",
                 [curve("transition", whole, "heads", "reached")],
                 log_x=True,
+                most=float(rows["step"].max()),
             ),
         ]
     never = (
@@ -97,7 +104,7 @@ def _time(table: pd.DataFrame) -> Figure:
     )
     return Figure(
         id="garg2022-heads-time",
-        title=f"When the in-context solution appears{_inputs(table)}",
+        title="When the in-context solution appears",
         paper_says=TALK,
         caption="Left: training loss on fresh prompts over all prefixes, on a scale on which least squares has 0 and the "
         f"answer 0 has 1, at each stage of the curriculum. Right: the step by which it was under one half.{never} {MEANS}",
@@ -119,7 +126,7 @@ def _shifts(table: pd.DataFrame) -> Figure:
         panels.append(Panel(title, EXAMPLES, ERROR, lines))
     return Figure(
         id="garg2022-heads-shifts",
-        title=f"Inputs of another law than in training{_inputs(table)}",
+        title="Inputs of another law than in training",
         paper_says="The paper: trained decoders are robust to most shifts between training and prompt.",
         caption="Skewed: eigenvalues of the inputs' covariance ∝ 1/i². Orthants: examples in one orthant, the query, the last "
         f"input, in another. Scaled: inputs three times as long. {MEANS}",
@@ -137,13 +144,21 @@ def _apart(table: pd.DataFrame) -> Figure:
 
     return Figure(
         id="garg2022-apart",
-        title=f"Rank and heads apart{_sizes(table)}",
+        title="Rank and heads apart",
         paper_says="Not in the paper or the talk: there the product of rank and heads is dim.",
         caption=f"Left: error with {int(errors['examples'].max())} examples after {int(errors['step'].max()):,} steps. Right: "
         f"the step of the transition, the last one where none came. {MEANS}",
         panels=[
             Panel("error", "rank of a head", ERROR, lines(errors, "error"), log_x=True, ordered=True),
-            Panel("transition", "rank of a head", "step", lines(whole, "reached"), log_x=True, ordered=True),
+            Panel(
+                "transition",
+                "rank of a head",
+                "step",
+                lines(whole, "reached"),
+                log_x=True,
+                ordered=True,
+                most=float(errors["step"].max()),
+            ),
         ],
         experiments=("garg2022/apart",),
     )
@@ -161,7 +176,7 @@ def _classes(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
         panels.append(Panel(str(functions), EXAMPLES, ERROR, [*lines, *grey], ordered=True))
     return Figure(
         id="garg2022-classes",
-        title=f"Other functions, by the number of heads at equal parameters{_sizes(table)}",
+        title="Other functions, by the number of heads at equal parameters",
         paper_says="The paper: decoders match or beat algorithms made for each class. The talk: a few other varieties agree.",
         caption=f"After {int(rows['step'].max()):,} steps; grey are known algorithms on the same prompts. {MEANS}",
         panels=panels,
@@ -196,13 +211,3 @@ def _named(sizes: Iterator[tuple[str, pd.DataFrame]]) -> Iterator[tuple[str, pd.
 def _size(rows: pd.DataFrame) -> str:
     dim, layers = (int(rows[name].iloc[0]) for name in ("dim", "layers"))
     return f"dim {dim}, {'1 layer' if layers == 1 else f'{layers} layers'}"
-
-
-def _inputs(table: pd.DataFrame) -> str:
-    """The task's size, as a title ends with it."""
-    return f", {table['input_dim'].iloc[0]:g} input dimensions"
-
-
-def _sizes(table: pd.DataFrame) -> str:
-    """The decoder's size, too."""
-    return f"{_inputs(table)}, {_size(table)}"

@@ -8,7 +8,7 @@ import pandas as pd
 from rankscope.figures.figure import Panel, curve
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
-from rankscope.papers.garg2022.quantities import by_size, end_errors, last, transitions
+from rankscope.papers.garg2022.quantities import by_size, end_errors, last, settled_errors, transitions
 
 README = "src/rankscope/papers/garg2022/README.md"
 ALIKE = 1.1
@@ -26,21 +26,20 @@ def findings(results: Results) -> list[Finding]:
 
 def _heads(table: pd.DataFrame) -> Iterator[Finding]:
     """The fewest heads against the most and thinnest."""
-    errors, whole = end_errors(table), transitions(table)
+    errors = end_errors(table)
     few, many = int(table["heads"].min()), int(table["heads"].max())
     if few == many:
         return
     error = np.exp(np.log(errors["error"]).groupby(errors["heads"]).mean())
-    step = whole.groupby("heads")["reached"].median()
     rank = table.groupby("heads")["rank"].first()
     row = errors.iloc[0]
     factor = float(error[many] / error[few])
     answer = (
-        "Here they do, and better."
+        "Where a decoder learns in context, they do, and better."
         if factor < 1 / ALIKE
-        else "Here they do."
+        else "Where a decoder learns in context, they do."
         if factor < ALIKE
-        else "Not here."
+        else "Where a decoder learns in context, they do not."
     )
     yield Finding(
         name="in-context",
@@ -49,9 +48,8 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
         sentence=f"A decoder of {row['layers']:g} layers learns linear functions in {row['input_dim']:g} dimensions from its "
         f"prompt. After {int(row['step']):,} steps and with {int(row['examples'])} examples {many} heads of rank "
         f"{rank[many]:g} err by {decimals(float(error[many]))}, {few} of rank {rank[few]:g} with as many parameters by "
-        f"{decimals(float(error[few]))} (least squares 0, no answer 1); the solution appears by step {step[many]:,.0f} and "
-        f"{step[few]:,.0f}.",
-        claims=("garg2022.more-heads", "garg2022.more-heads-later"),
+        f"{decimals(float(error[few]))} (least squares 0, no answer 1); {_when(table, few, many)}.",
+        claims=("garg2022.more-heads", "garg2022.more-heads-later", "garg2022.heads-are-time"),
         figure="garg2022-heads",
         link=README,
         seeds=int(errors.groupby("heads")["seed"].nunique().min()),
@@ -63,3 +61,24 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
             log_x=True,
         ),
     )
+
+
+def _when(table: pd.DataFrame, few: int, many: int) -> str:
+    """When the solution appears, and what errors are long after it: whether heads change the training time alone."""
+    rows = transitions(table)
+    came = rows.groupby("heads")["transition"].median()  # of those that had one
+    never = rows["transition"].isna().groupby(rows["heads"]).sum()
+
+    def step(heads: int) -> str:
+        late = f", {never[heads]} seeds without it" if never[heads] else ""
+        return (
+            f"never with {heads}"
+            if np.isnan(came[heads])
+            else f"by step {came[heads]:,.0f} with {heads}{late}"
+        )
+
+    appears = f"the solution appears {step(many)}, and {step(few)}"
+    after = settled_errors(table).groupby("heads")["error"].mean()
+    if after[[few, many]].isna().any():
+        return f"{appears}, and how they end was not seen for both"
+    return f"{appears}, and long after it they err by {decimals(float(after[many]))} and {decimals(float(after[few]))}"

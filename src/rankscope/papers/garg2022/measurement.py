@@ -14,10 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor
 
-from rankscope.core import Config
 from rankscope.core.streams import Split
 from rankscope.ensembles import decoder as stacked_decoder
 from rankscope.lab.tidy import MEASUREMENT, WHOLE, Record
@@ -26,10 +24,10 @@ from rankscope.linalg.weights import Weights
 from rankscope.papers.garg2022.batches import batch
 from rankscope.papers.garg2022.recipe import DecoderCell, Recipe
 from rankscope.papers.garg2022.training import stages
-from rankscope.tasks import in_context_baselines as baselines
-from rankscope.tasks.in_context import SCALE, Functions, InContext, Shift, sample
+from rankscope.tasks.in_context import SCALE, Functions, InContext, Shift
+from rankscope.tasks.in_context_baselines import least_squares_error
 
-ERRORS, LOSS, HEAD, BASELINE = "errors", "loss", "head", "baseline"
+ERRORS, LOSS, HEAD = "errors", "loss", "head"
 
 TEST_BATCHES = 16
 
@@ -43,14 +41,6 @@ TRAIL = 40
 """Most rows of a training's losses."""
 
 ENERGY = 0.95
-PENALTIES = (0.1, 0.01)
-"""Of the lasso."""
-
-
-class Samples(Config):
-    """Prompts that known algorithms are measured on."""
-
-    samples: int = Field(ge=1)
 
 
 def records(
@@ -98,7 +88,7 @@ def best_known(task: InContext) -> float:
     if task.functions not in (Functions.LINEAR, Functions.SPARSE):
         return 0.0
     dims = task.active or task.input_dim
-    return float(np.mean([baselines.least_squares_error(count, dims) for count in range(task.points)]))
+    return float(np.mean([least_squares_error(count, dims) for count in range(task.points)]))
 
 
 def excesses(
@@ -142,24 +132,6 @@ def way(task: InContext, train: Recipe, losses: Float[np.ndarray, " step"]) -> l
     return [*trail, whole]
 
 
-def baseline_rows(task: InContext, samples: int, seed: int) -> list[Record]:
-    """Errors of every algorithm that the task asks for, by examples."""
-    drawn = sample(task, samples, (seed, Split.TEST, 0), torch.float64)
-    found = {
-        "least squares": baselines.least_squares(drawn.xs, drawn.ys),
-        "averaging": baselines.averaging(drawn.xs, drawn.ys),
-        "3 nearest neighbours": baselines.nearest_neighbours(drawn.xs, drawn.ys),
-    }
-    if task.functions is Functions.SPARSE:
-        for penalty in PENALTIES:
-            found[f"lasso {penalty:g}"] = baselines.lasso(drawn.xs, drawn.ys, penalty)
-    return [
-        {MEASUREMENT: BASELINE, "algorithm": name, "examples": examples, "error": error}
-        for name, answers in found.items()
-        for examples, error in enumerate(((answers - drawn.ys).square().mean(0) / variance(task)).tolist())
-    ]
-
-
 def _coordinates(cell: DecoderCell) -> Record:
     model, task = cell.model, cell.task
     return {
@@ -182,7 +154,7 @@ def _error_rows(task: InContext, shift: Shift, errors: Sequence[float]) -> list[
             "shift": shift.value,
             "examples": examples,
             "error": error,
-            "least_squares": baselines.least_squares_error(examples, task.input_dim) if linear else math.nan,
+            "least_squares": least_squares_error(examples, task.input_dim) if linear else math.nan,
         }
         for examples, error in enumerate(errors)
     ]

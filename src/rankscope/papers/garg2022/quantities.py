@@ -89,6 +89,15 @@ def doublings(rows: pd.DataFrame, value: str, by: str = "heads", among: str = "s
     return tuple(float(each) for each in found.groupby("seed", sort=True).agg(_mean))
 
 
+def differences(rows: pd.DataFrame, value: str) -> tuple[float, ...]:
+    """The value at the most heads less that at the fewest, per seed."""
+    most, fewest = (
+        rows[rows["heads"] == end].set_index("seed")[value].sort_index()
+        for end in (rows["heads"].max(), rows["heads"].min())
+    )
+    return tuple(float(each) for each in most - fewest)
+
+
 def authors_heads(size: str, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with as many heads as the authors have at a size; of the middle head count at other sizes."""
     counts = sorted(rows["heads"].unique())

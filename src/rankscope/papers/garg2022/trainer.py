@@ -1,21 +1,22 @@
 """Decoders of any heads at one product rank · heads, trained as one stack and measured on fresh prompts."""
 
-import time
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.core import Config
 from rankscope.ensembles.decoder import Decoder
-from rankscope.lab import Computation, Job, Outcome, Trainer
-from rankscope.lab.experiment import Cell
+from rankscope.lab import Job, Outcome, Trainer
 from rankscope.linalg.weights import Weights
-from rankscope.papers.garg2022.measurement import Samples, baseline_rows, records
+from rankscope.papers.garg2022.measurement import records
 from rankscope.papers.garg2022.recipe import DecoderCell, Recipe
 from rankscope.papers.garg2022.training import train_group
 from rankscope.tasks.in_context import InContext
+
+PROBED = 100
+"""Steps of a training that is timed: more than are taken."""
 
 Trained = tuple[Weights, Float[Tensor, "step member"]]
 """The weights, and the loss of every step."""
@@ -45,24 +46,19 @@ class DecoderTrainer(Trainer[InContext, Decoder, Recipe, Trained]):
         return cell.train.precision.value
 
     def seconds_per_step(self, cells: Sequence[DecoderCell], device: str) -> float:
-        """Time of a step of the whole task: the curriculum's first steps are shorter."""
-        whole = [replace(cell, train=cell.train.replace(curriculum=None)) for cell in cells]
-        return super().seconds_per_step(whole, device)
+        """Time of a step of the whole task: the curriculum's first steps are shorter.
+
+        It is measured once for all pieces of a training. So a queue, which has what is quickest first, has them in order.
+        """
+        return _seconds_per_step(
+            tuple(
+                replace(cell, train=cell.train.replace(steps=PROBED, pieces=(), curriculum=None), point=())
+                for cell in cells
+            ),
+            device,
+        )
 
 
-class Baselines(Computation[InContext, Config, Samples]):
-    """Known algorithms on the prompts of a task."""
-
-    def shape_key(self, cell: Cell[InContext, Config, Samples]) -> Hashable:
-        """Seeds of one task take turns."""
-        return cell.task, cell.train
-
-    def seconds_per_step(self, cells: Sequence[Cell[InContext, Config, Samples]], device: str) -> float:
-        """Time of one cell, times the cells."""
-        start = time.perf_counter()
-        self.compute(cells[0])
-        return (time.perf_counter() - start) * len(cells)
-
-    def compute(self, cell: Cell[InContext, Config, Samples]) -> Outcome:
-        """Errors of every algorithm at every number of examples."""
-        return Outcome(baseline_rows(cell.task, cell.train.samples, cell.seed))
+@cache
+def _seconds_per_step(cells: tuple[DecoderCell, ...], device: str) -> float:
+    return Trainer.seconds_per_step(DecoderTrainer(), cells, device)

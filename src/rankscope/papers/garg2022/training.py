@@ -12,6 +12,7 @@ from rankscope import kernels
 from rankscope.core.streams import Split
 from rankscope.ensembles import decoder as stacked_decoder
 from rankscope.lab import Job
+from rankscope.linalg.packed import Packing
 from rankscope.linalg.weights import Weights
 from rankscope.papers.garg2022.batches import Batch, DrawnThere, batch
 from rankscope.papers.garg2022.recipe import DecoderCell, Recipe
@@ -30,9 +31,13 @@ def train_group(cells: Sequence[DecoderCell], job: Job) -> tuple[Weights, Float[
     train, stack = cells[0].train, [cell.model for cell in cells]
     graphed = kernels.usable(job.device)
 
-    def losses(weights: Weights, prompts: Batch) -> Tensor:
+    weights = stacked_decoder.init(stack, [cell.seed for cell in cells], device=job.device)
+    packing, numbers = Packing.of(weights, stacked_decoder.is_layers_map), train.precision.dtype
+
+    def losses(packed: Weights, prompts: Batch) -> Tensor:
         tokens, outputs = prompts
-        return squared_error(stacked_decoder.forward(stack, weights, tokens, train.precision.dtype), outputs)
+        answers = stacked_decoder.forward(stack, packing.unpack(packed, numbers), tokens, numbers)
+        return squared_error(answers, outputs)
 
     def stage(stop: int, task: InContext) -> Stage[Batch]:
         if graphed:
@@ -42,7 +47,7 @@ def train_group(cells: Sequence[DecoderCell], job: Job) -> tuple[Weights, Float[
     relay = None if job.state is None else ResumeState(_relay_path(cells, job.state))
     with train.precision.in_use():
         state = staged(
-            stacked_decoder.init(stack, [cell.seed for cell in cells], device=job.device),
+            packing.pack(weights),
             [stage(stop, task) for stop, task in stages(cells[0].task, train)],
             losses,
             train,
@@ -57,7 +62,7 @@ def train_group(cells: Sequence[DecoderCell], job: Job) -> tuple[Weights, Float[
         relay.save(state)
     elif relay is not None:
         relay.path.unlink(missing_ok=True)
-    return state["weights"], state["losses"]
+    return packing.unpack(state["weights"]), state["losses"]
 
 
 def squared_error(

@@ -50,7 +50,9 @@ TRAIN = Sgd(steps=300, batch=32, learning_rate=1.0)
 SEEDS = {Scale.SMOKE: (3, 2), Scale.QUICK: (20, 8), Scale.PAPER: (100, 40)}
 """Seeds of the regime experiment, and of every sweep."""
 
-STEPS = {Scale.SMOKE: 60, Scale.QUICK: 300, Scale.PAPER: 300}
+HIDDEN = {Scale.SMOKE: 40, Scale.QUICK: 200, Scale.PAPER: 200}
+
+STEPS = {Scale.SMOKE: 30, Scale.QUICK: 300, Scale.PAPER: 300}
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "as chosen": {},
@@ -89,7 +91,7 @@ def experiments(scale: Scale) -> list[Experiment]:
         return Experiment(
             name=f"li2024/{name}",
             task=TASK,
-            model=MODEL,
+            model=MODEL.replace(hidden=HIDDEN[scale]),
             train=TRAIN.replace(steps=steps),
             grid=grid,
             trainer=OneLayerTrainer(arrays),

@@ -136,7 +136,8 @@ def _at_rates(results: Results) -> Figure:
         title="Theorem 1 against T, by the learning rate",
         paper_says="(7): μᵀΔWμ ≥ Ω(√log T) on relevant patterns; (7), (9): what leaks from them to irrelevant ones is at most "
         "O(1/(MT)).",
-        caption=f"η falls from 1/2 to 1/16, and T is where the loss is gone. {AT_T} What leaks by ΔW_Q is negative.",
+        caption=f"η falls from 1/2 to 1/16, and T is where the loss is gone. {AT_T} On the left the curves of ΔW_Q and ΔW_K "
+        "lie on each other. What leaks by ΔW_Q is negative.",
         panels=(
             Panel("(7): μᵀΔWμ, relevant μ", "T", "alignment",
                   [*own, Series("printed: ∝ √log T", own[0].x, list(root * own[0].y[0] / root[0]), paper=True)], log_x=True),

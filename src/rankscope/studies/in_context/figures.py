@@ -39,8 +39,9 @@ def _floor(table: pd.DataFrame) -> Figure:
         paper_says=MINE,
         caption=f"Errors with {int(row['examples'])} examples in {row['input_dim']:g} dimensions, {row['layers']:g} layers, "
         f"after {int(row['step']):,} steps. Grey: the least error of attention that is linear in its scores, if the "
-        "directions that it compares add up over nothing, over the heads of a layer, or over all layers. Mean over seeds "
-        "with its 95% interval.",
+        "directions that it compares add up over nothing, over the heads of a layer, or over all layers. "
+        f"{int(rows['settled'].sum())} of {len(rows)} trainings went on for long after their transition; of the others the "
+        "error may still fall. Mean over seeds with its 95% interval.",
         panels=panels,
         experiments=(APART,),
         shared_y=True,

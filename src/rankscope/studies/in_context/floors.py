@@ -30,7 +30,7 @@ def floor(directions: float, input_dim: int) -> float:
 def with_floors(table: pd.DataFrame) -> pd.DataFrame:
     """Errors at the end of the longest trainings, one row each, with a column per prediction of the least error.
 
-    directions   rank · heads · layers over the input's dimensions
+    settled   whether the training went on for long after its transition: of others the error may still fall
     """
     rows = end_errors(last(table))
     counts = {
@@ -44,9 +44,7 @@ def with_floors(table: pd.DataFrame) -> pd.DataFrame:
         for name in PREDICTIONS
     }
     settled = transitions(last(table)).set_index("cell")["settled"]
-    return rows.assign(
-        directions=counts[ALL] / dims, settled=rows["cell"].map(settled).astype(bool), **predicted
-    )
+    return rows.assign(settled=rows["cell"].map(settled).astype(bool), **predicted)
 
 
 def used(table: pd.DataFrame) -> pd.DataFrame:

@@ -25,7 +25,7 @@ class Sizes:
 
 
 POINT_SIZES = {
-    Scale.SMOKE: Sizes(tokens=(3, 6), ranks=(1, 4), layers=(1, 3), queries=60, steps=40, seeds=2),
+    Scale.SMOKE: Sizes(tokens=(3, 6), ranks=(1, 4), layers=(1, 3), queries=60, steps=10, seeds=2),
     Scale.QUICK: Sizes(tokens=(3, 6, 12), ranks=(1, 8), layers=(1, 3), queries=360, steps=640, seeds=5),
     Scale.PAPER: Sizes(
         tokens=(4, 16, 64, 256), ranks=(1, 8, 32, 64), layers=(1, 3), queries=4096, steps=25_000, seeds=3

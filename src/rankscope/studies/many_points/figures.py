@@ -44,7 +44,7 @@ def _errors(table: pd.DataFrame) -> Figure:
     ]
     return Figure(
         id="amsel2024-many-points",
-        title=f"Error against the number of points, fresh data, {table['dim'].iloc[0]} dimensions",
+        title="Error against the number of points, on fresh data",
         paper_says=SOURCE,
         caption="Budget 1: heads = dim/rank. Batches are fresh at every step and have as many queries whatever the number of "
         "points. Grey: the best multiple of the point itself, which needs no attention.",

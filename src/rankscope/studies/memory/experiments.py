@@ -23,7 +23,7 @@ class Sizes:
 
 
 MEMORY_SIZES = {
-    Scale.SMOKE: Sizes(distinct=(2, 16), ranks=(1, 4), shapes=((1, 1), (3, 1)), steps=60, seeds=2),
+    Scale.SMOKE: Sizes(distinct=(2, 16), ranks=(1, 4), shapes=((1, 1), (3, 1)), steps=15, seeds=2),
     Scale.QUICK: Sizes(
         distinct=(1, 2, 4, 16, 64), ranks=(1, 8), shapes=((1, 1), (3, 1)), steps=1000, seeds=3
     ),

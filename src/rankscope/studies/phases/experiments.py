@@ -21,7 +21,7 @@ from rankscope.studies.phases.maps import MAPS, PhaseMap
 from rankscope.tasks.patterns import CHUNK, PatternBatch, batches
 
 SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 3, Scale.PAPER: 12}
-STEPS = {Scale.SMOKE: 30, Scale.QUICK: 300, Scale.PAPER: 300}
+STEPS = {Scale.SMOKE: 10, Scale.QUICK: 300, Scale.PAPER: 300}
 TEST_SAMPLES = {Scale.SMOKE: 64, Scale.QUICK: 256, Scale.PAPER: 512}
 
 

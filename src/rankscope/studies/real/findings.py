@@ -4,11 +4,12 @@ import math
 
 import pandas as pd
 
-from rankscope.figures.figure import Panel, curve
+from rankscope.figures.figure import Panel
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import rows_of
 from rankscope.studies.real.claims import all_kinds, labelled
+from rankscope.studies.real.figures import needed_by_classes
 from rankscope.studies.real.measurement import HELD_OUT, SHARE
 
 SUBJECTS = {
@@ -55,10 +56,7 @@ def _needed(name: str, table: pd.DataFrame) -> Finding:
             "Rank that real data needs",
             "classes",
             "rank",
-            [
-                curve(one, held_out[held_out["optimizer"] == one], "classes", "needed_rank")
-                for one in optimizers
-            ],
+            [needed_by_classes(one, held_out[held_out["optimizer"] == one]) for one in optimizers],
             log_x=True,
             log_y=True,
         ),

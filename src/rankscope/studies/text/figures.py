@@ -45,8 +45,9 @@ def _projections(table: pd.DataFrame) -> Figure:
         id="amsel2024-text-projections",
         title="What a score of low rank keeps of the farthest of 15",
         paper_says=ASKS,
-        caption="Scores on the leading principal directions; real rows are held out. Dashed: what the spectrum predicts, for "
-        "Gaussian points. On the right, what real rows have beyond the prediction from their spectrum.",
+        caption="Scores on the leading principal directions; real rows are held out. Power p: λ_i ∝ i^(−p), so that power 0 "
+        "is the sphere. Layer n: the states of tokens that this layer of MiniLM reads. Dashed: what the spectrum predicts, "
+        "for Gaussian points. On the right, what real rows have beyond the prediction from their spectrum.",
         panels=panels,
         experiments=("amsel2024/text-projections",),
     )
@@ -61,17 +62,17 @@ def _predictions(table: pd.DataFrame, column: str) -> list[Series]:
     for law, rows in table.groupby("law", sort=False):
         means = rows.groupby("rank", sort=True)[column].mean()
         places = [float(str(rank)) for rank in means.index]
-        found.append(Series(f"{law}, predicted", places, means.tolist(), paper=True, like=str(law)))
+        found.append(Series("predicted", places, means.tolist(), paper=True, like=str(law)))
     return found
 
 
 def _dimension(table: pd.DataFrame) -> Figure:
     once = table.drop_duplicates(["law", "seed"])
     panels = []
-    for name, title, rank, y_label in (
-        ("entropy", "exp of the spectrum's entropy", "needed", "rank that keeps 0.9"),
-        ("participation", "participation ratio", "needed", "rank that keeps 0.9"),
-        ("participation", "participation ratio", "halved", "rank that halves the error"),
+    for name, title, words, rank, y_label in (
+        ("entropy", "exp of the spectrum's entropy", "entropy", "needed", "rank that keeps 0.9"),
+        ("participation", "participation ratio", "participation", "needed", "rank that keeps 0.9"),
+        ("participation", "participation ratio", "participation", "halved", "rank that halves the error"),
     ):
         means = once.groupby("law", sort=False)[[name, rank]].mean()
         drawn = means.index.str.startswith("power ") | means.index.isin(ELLIPSOIDS)
@@ -87,7 +88,9 @@ def _dimension(table: pd.DataFrame) -> Figure:
             for kind, own in (("ellipsoids", means[drawn]), ("real rows", means[~drawn]))
         ]
         equal = Series("equal", ends, ends, paper=True)
-        panels.append(Panel(y_label, title, y_label, [*series, equal], log_x=True, log_y=True))
+        panels.append(
+            Panel(f"{y_label}, by {words}", title, y_label, [*series, equal], log_x=True, log_y=True)
+        )
     return Figure(
         id="amsel2024-text-dimension",
         title="Which effective dimension says how much rank points need?",

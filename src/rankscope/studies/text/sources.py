@@ -6,10 +6,10 @@ from functools import cache
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from safetensors import safe_open
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rankscope.checkpoints import open_source
 from rankscope.core import InputError
 from rankscope.scope.rows import open_rows
 from rankscope.studies.real.assets import model_folder
@@ -56,7 +56,9 @@ def _words() -> Rows:
     assert folder is not None
     vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     places = [place for word, place in vocabulary.items() if not word.startswith("[")]
-    return open_source(folder).tensor("embeddings.word_embeddings.weight")[sorted(places)]
+    with safe_open(folder / "model.safetensors", framework="pt") as weights:
+        vectors: Rows = weights.get_tensor("embeddings.word_embeddings.weight")
+    return vectors[sorted(places)]
 
 
 @cache

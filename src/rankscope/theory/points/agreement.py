@@ -5,7 +5,7 @@ from their correlation ρ and from the number of keys.
 """
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -140,13 +140,19 @@ def _nodes(correlation: float) -> tuple[Float[np.ndarray, "along across"], ...]:
 
     x, y = (√(1+ρ) a ± √(1−ρ) b)/√2: in a and b the law is standard normal at any ρ.
     """
-    (a, along), (b, across) = (np.polynomial.legendre.leggauss(count) for count in (ALONG, ACROSS))
+    (a, along), (b, across) = _legendre(ALONG), _legendre(ACROSS)
     a, b = REACH * a[:, None], REACH * b[None, :]
     near, far = math.sqrt((1 + correlation) / 2) * a, math.sqrt((1 - correlation) / 2) * b
     tiny = np.finfo(float).tiny
     x, y = near + far, near - far
     x, y = (np.where(value == 0, tiny, value) for value in (x, y))
     return x, y, a, b, REACH**2 * along[:, None] * across[None, :]
+
+
+@cache
+def _legendre(count: int) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
+    """Nodes and weights of Gauss and Legendre, which cost as much as what they integrate."""
+    return np.polynomial.legendre.leggauss(count)
 
 
 @lru_cache(maxsize=64)
@@ -170,6 +176,6 @@ def largest_moment(keys: int) -> float:
     >>> round(largest_moment(2), 6)
     1.0
     """
-    nodes, weights = np.polynomial.legendre.leggauss(ALONG)
+    nodes, weights = _legendre(ALONG)
     x = REACH * nodes
     return float(REACH * np.sum(weights * keys * x**2 * _phi(x) * np.exp((keys - 1) * log_ndtr(x))))

@@ -125,27 +125,30 @@ def flow_path(mean: Mean, start: Initial, *, loss: float = 0.05, draws: int = 4,
     >>> 27 < path < 32
     True
     """
-    return float(np.mean([_one_path(mean, start, loss, step, draw) for draw in range(draws)]))
+    return float(np.mean(_paths(mean, start, loss, step, draws)))
 
 
 @cache
-def _one_path(mean: Mean, start: Initial, loss: float, step: float, draw: int) -> float:
-    rng = np.random.default_rng(draw)
+def _paths(mean: Mean, start: Initial, loss: float, step: float, draws: int) -> tuple[float, ...]:
+    """ηT of each draw, all in step; a draw that has come to its end goes on, and is no longer looked at."""
     samples = np.stack(mean.samples())
     products = samples @ samples.T
-    rows = start.init_noise * rng.standard_normal((start.hidden, mean.patterns))
-    signs = rng.choice([-1.0, 1.0], start.hidden) / math.sqrt(start.hidden)
-    signed = np.outer(signs, (1.0, -1.0))  # a_i times the label of either sample
-    read = start.init_scale * samples  # A and B, a row each
-    path = 0.0
+    rngs = [np.random.default_rng(draw) for draw in range(draws)]
+    rows = np.stack([start.init_noise * rng.standard_normal((start.hidden, mean.patterns)) for rng in rngs])
+    signs = np.stack([rng.choice([-1.0, 1.0], start.hidden) for rng in rngs]) / math.sqrt(start.hidden)
+    signed = signs[..., None] * np.array((1.0, -1.0))  # a_i times the label of either sample
+    read = np.repeat(start.init_scale * samples[None], draws, axis=0)  # A and B, a row each
+    paths, path = [math.inf] * draws, 0.0
     while True:
-        at = rows @ read.T
+        at = rows @ read.mT
         felt = signed * (at > 0)
-        losses = np.maximum(0.0, 1 - np.einsum("ij,ij->j", felt, at))
-        if losses.sum() / 2 < loss:
-            return path
-        felt *= losses > 0
-        pull = felt.T @ rows
+        losses = np.maximum(0.0, 1 - (felt * at).sum(1))
+        there = losses.sum(-1) / 2 < loss
+        paths = [path if now and found > path else found for now, found in zip(there, paths, strict=True)]
+        if max(paths) < math.inf:
+            return tuple(paths)
+        felt *= (losses > 0)[:, None]
+        pull = felt.mT @ rows
         rows += step / 2 * felt @ read
         read = read + step / 2 * (products @ pull)
         path += step

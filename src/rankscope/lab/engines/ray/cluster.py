@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,9 @@ NODE_LABEL = "ray.io/node-id"
 
 LOOK = 1.0
 """Seconds between two looks at the nodes."""
+
+CALL = 10.0
+"""Seconds that the head of a cluster has to answer a first call."""
 
 
 @dataclass(frozen=True)
@@ -132,15 +136,24 @@ def connect(address: str | None) -> bool:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with _own_signals():
         try:
+            _call_up(address or os.environ.get("RAY_ADDRESS", ""))
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-        except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
+        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            told = (isinstance(error, OSError) and error.strerror) or str(error)
+            reason = told.strip().splitlines()[0].rstrip(".")
             raise InputError(
                 f"No Ray cluster at {address or os.environ.get('RAY_ADDRESS', 'this machine')} ({reason}). Start one with "
                 "ray start --head, and name it as HOST:6379.",
                 argument="address",
             ) from None
     return True
+
+
+def _call_up(address: str) -> None:
+    """Raise if nobody listens at an address of the form HOST:PORT; Ray itself would try again for a quarter of an hour."""
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CALL).close()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from rankscope.lab.engines import workers
 from rankscope.lab.engines.engine import Failed
 from rankscope.lab.engines.ray.cluster import Cluster, Died
 from rankscope.lab.engines.ray.desk import News, Place, open_desk
-from rankscope.lab.engines.ray.worker import TELL, Refused, Task
+from rankscope.lab.engines.ray.worker import TELL, Task
 from rankscope.lab.engines.work import Done, Group
 from rankscope.lab.store import named
 
@@ -139,7 +139,7 @@ class RayCrew:
                     (self._shared / file.parent.name / file.name).unlink(missing_ok=True)
             self._tell(number, group.seconds)
             yield number, found
-        elif isinstance(found, Died | Refused) and not twins:
+        elif not twins:
             self._submit(number)
 
     def _died(self, attempt: Attempt, found: Died) -> Failed | None:

@@ -78,7 +78,7 @@ class Ray:
     @property
     def place(self) -> str:
         """The kinds of machines, and a group's share of a GPU."""
-        return f"ray {self._share:g} of {', '.join(self._cluster.kinds)}" if self._cuda else "ray"
+        return f"ray {self._share:g} of {', '.join(sorted(self._cluster.kinds))}" if self._cuda else "ray"
 
     @property
     def at_work(self) -> str:

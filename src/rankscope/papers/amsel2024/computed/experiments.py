@@ -15,18 +15,18 @@ from rankscope.papers.amsel2024.computed.settings import (
     Ratio,
 )
 
-SEEDS = {Scale.SMOKE: 3, Scale.QUICK: 5, Scale.PAPER: 10}
+SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 5, Scale.PAPER: 10}
 ONCE = (0,)
 
 HEADS: Mapping[Scale, Mapping[int, tuple[int, ...]]] = {
-    Scale.SMOKE: {8: (16, 64, 256, 512)},
+    Scale.SMOKE: {8: (16, 64, 256)},
     Scale.QUICK: {8: (16, 64, 256, 1024, 4096), 16: (16, 64, 256, 1024)},
     Scale.PAPER: {8: (16, 64, 256, 1024, 4096, 16_384), 16: (16, 64, 256, 1024, 4096, 8192)},
 }
 """Heads of the random-features figure at each dim; the paper's reaches 16,384 at dim 8."""
 
 MANY_HEADS: Mapping[Scale, Mapping[int, tuple[int, ...]]] = {
-    Scale.SMOKE: {8: (512, 1024)},
+    Scale.SMOKE: {8: (64, 128)},
     Scale.QUICK: {8: (2048, 8192), 16: (2048, 8192)},
     Scale.PAPER: {8: (4096, 16_384, 32_768, 65_536), 16: (4096, 16_384)},
 }
@@ -45,7 +45,7 @@ def experiments(scale: Scale) -> list[Experiment]:
     """Every computed experiment at a scale."""
     seeds, dims = range(SEEDS[scale]), DIMS[scale]
     small = scale is Scale.SMOKE
-    votes, draws = Draws(samples=4_000 if small else 20_000), Draws(samples=10_000 if small else 40_000)
+    votes, draws = Draws(samples=500 if small else 20_000), Draws(samples=1_000 if small else 40_000)
     features, many_heads = simulations.random_features, simulations.many_heads
     many = Grid(seed=MANY_HEADS_SEEDS, shape=_shapes(MANY_HEADS[scale]))
     growth = Growth(greatest_dim=16_384 if scale is Scale.PAPER else 4_096)
