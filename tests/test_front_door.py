@@ -156,15 +156,6 @@ def test_a_plan_draws_the_least_floor_of_every_rank():
     assert type(plan[plan["rank"] == 8]) is pd.DataFrame, "a part of a plan is a table"
 
 
-def test_verdicts_show_themselves(finished_run):
-    verdicts = rankscope.load(finished_run).verdicts
-    (axis,) = verdicts.plot().axes
-    counted = {label: int(sum(bar.get_width() for bar in bars)) for bars, label in zip(
-        axis.containers, ("holds", "fails", "undecided"), strict=True)}  # fmt: skip
-    assert counted == {name: int((verdicts["verdict"] == name).sum()) for name in counted}
-    assert verdicts._repr_html_().count("<tr>") == len(verdicts) + 1
-
-
 @pytest.mark.parametrize("name", sorted(set(rankscope.__all__) - {"InputError"}))
 def test_a_public_name_says_its_arguments_what_it_returns_and_an_example(name):
     import inspect

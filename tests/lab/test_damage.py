@@ -60,6 +60,8 @@ def test_a_damaged_cell_is_computed_again_and_no_other(stored, tmp_path):
     change(stored, "UPDATE cells SET records = '[]' WHERE key = ?", row)
     code = store.provenance(toy(6))["code"][0]
     flip(store.arrays_path(code, array), -1)
+    with pytest.raises(RankscopeError, match=r"cannot be read \(it is not what was stored\)\. Run rankscope"):
+        store.arrays_of(toy(6))(array)
     store.arrays_path(code, missing).unlink()
     said = Store(stored).damaged(toy(6))
     assert [key in text for key, text in zip((row, array, missing), said, strict=True)] == [True] * 3

@@ -158,3 +158,12 @@ def test_pieces_of_a_table_are_let_go_when_they_are_written(tmp_path, monkeypatc
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 10e6, "all pieces have 24 MB of numbers"
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_an_experiment_without_a_finished_cell_has_no_table(tmp_path, add):
+    store, other, target = ran(tmp_path / "run", ["1.0"]), replace(toy(12), name="other"), tmp_path / "to"
+    assert export_tables(target, [other], store, add=add) == {}
+    assert not target.exists()
+    assert export_tables(target, [other, toy(12)], store, add=add) == {"toy": 4, "cells": 4}
+    assert sorted(path.stem for path in target.glob("*.parquet")) == ["cells", "toy"]

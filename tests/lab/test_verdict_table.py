@@ -41,6 +41,17 @@ def test_a_bar_says_how_many_there_are_and_an_empty_one_nothing(verdicts):
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["holds", "fails", "undecided"]
 
 
+def test_the_legend_stands_under_the_bars_and_inside_the_picture(verdicts):
+    canvas = verdicts.plot()
+    canvas.draw_without_rendering()
+    (axis,) = canvas.axes
+    bars = axis.get_window_extent()
+    words = [text.get_window_extent() for text in axis.get_legend().get_texts()]
+    assert len({word.y0 for word in words}) == 1, "in one row"
+    assert all(0 <= word.y0 < word.y1 < bars.y0 for word in words)
+    assert bars.x0 < words[0].x0 < words[-1].x1 < bars.x1
+
+
 def test_more_papers_make_a_higher_figure(verdicts):
     one = Verdicts(verdicts[verdicts["claim"].str.startswith("one")])
     heights = [table.plot().get_figheight() for table in (one, verdicts)]

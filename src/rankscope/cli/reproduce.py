@@ -15,6 +15,7 @@ from rich.markup import escape
 from rankscope.cli.app import AsJson, app
 from rankscope.cli.choices import ScaleChoice
 from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, StateFolder
+from rankscope.cli.options import PARTIAL
 from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.core import InputError
 
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from rankscope.lab import Judgement, Store
     from rankscope.lab.section import Section
     from rankscope.lab.selection import Selection
-
-
-PARTIAL = 1
-"""The exit code of a run of which groups failed."""
 
 
 @app.command()

@@ -67,9 +67,7 @@ def rule(statement: Statement, judgements: Mapping[str, Judgement]) -> Ruled | N
         return None
     found = [judgements[name] for name in names]
     printed = _together(judgements[name].verdict for name in statement.claims)
-    further = (
-        _together(judgements[name].verdict for name in statement.narrowed) if statement.narrowed else None
-    )
+    further = _together(judgements[name].verdict for name in statement.narrowed)
     if statement.proof and printed is Verdict.HOLDS:
         ruling = Ruling.UNDECIDED
     elif printed is Verdict.HOLDS:
@@ -84,7 +82,7 @@ def rule(statement: Statement, judgements: Mapping[str, Judgement]) -> Ruled | N
 
 
 def _together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Fails if one fails, holds if all hold."""
+    """Fails if one fails, holds if all hold; of none nothing is decided."""
     found = set(verdicts)
     if Verdict.FAILS in found:
         return Verdict.FAILS
