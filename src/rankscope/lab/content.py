@@ -1,4 +1,4 @@
-"""What a store has of an experiment, read in one pass: its table, its provenance, and the cells that are missing or damaged."""
+"""What a store has of an experiment, read in one pass: table, provenance, and the cells that are missing or damaged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,9 @@ def content(store: Store, experiment: Experiment) -> Content:
     return Content(
         joined(tables),
         joined(made, PROVENANCE),
-        [cell for cell in experiment.cells() if cell.key() not in done] if len(done) < experiment.size else [],
+        [cell for cell in experiment.cells() if cell.key() not in done]
+        if len(done) < experiment.size
+        else [],
         damaged,
     )
 

@@ -113,7 +113,9 @@ def title(paper: Paper) -> str:
 
 def _draw(figures: Sequence[Figure], folder: Path) -> None:
     """Every figure as PNG and PDF, as many at a time as there are cores."""
-    from rankscope.figures.printed import save_static  # takes a while to import, and a page alone needs none of it
+    from rankscope.figures.printed import (
+        save_static,
+    )  # takes a while to import, and a page alone needs none of it
 
     def draw(_: Signals, figure: Figure) -> None:
         save_static(figure, folder)
