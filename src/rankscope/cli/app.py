@@ -115,7 +115,7 @@ OPTIONS = {"architecture": "--map", "out_path": "--out", "verify": "--no-verify"
 
 app = typer.Typer(
     cls=Commands,
-    help="How much rank does attention need? Two papers made executable, every claim with a verdict; and real "
+    help="How much rank does attention need? Three papers made executable, every claim with a verdict; and real "
     "checkpoints under the scope.",
     no_args_is_help=True,
     epilog=EXIT_CODES,

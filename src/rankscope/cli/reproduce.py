@@ -32,7 +32,7 @@ def reproduce(
     ] = None,
     scale: Annotated[
         ScaleChoice,
-        typer.Option(help="smoke: about a minute; quick: minutes on two cores; paper: the paper's sizes."),
+        typer.Option(help="smoke: half a minute; quick: minutes on two cores; paper: the paper's sizes."),
     ] = ScaleChoice.QUICK,
     paper: OutsidePapers = None,
     out: Annotated[
@@ -98,7 +98,9 @@ def reproduce(
     ] = None,
     track: Annotated[
         str | None,
-        typer.Option(help="Send progress and metrics to tensorboard (RUN/tensorboard), wandb or mlflow."),
+        typer.Option(
+            help="Send progress and metrics to tensorboard, wandb or mlflow; the first two write in the run folder."
+        ),
     ] = None,
     as_json: AsJson = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,

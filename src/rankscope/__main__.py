@@ -1,0 +1,5 @@
+"""`python -m rankscope`: the command line."""
+
+from rankscope.cli import main
+
+main()
