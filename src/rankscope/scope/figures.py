@@ -104,7 +104,7 @@ def update_figures(scope: UpdateScope, rules: pd.DataFrame) -> list[Figure]:
             "rules",
             "The rank that each rule asks for",
             "",
-            "The matrices in the order of the table below; a matrix of which a rule wants nothing stands at 0.",
+            "The matrices in the order of the table below; a matrix that a rule leaves out is at 0.",
             [Panel("ranks", "matrix", "rank", asked)],
         ),
     ]

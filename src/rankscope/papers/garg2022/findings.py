@@ -47,10 +47,10 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
         question=Question.HEADS,
         answer=answer,
         sentence=f"A decoder of {row['layers']:g} layers learns linear functions in {row['input_dim']:g} dimensions from its "
-        f"prompt. After {int(row['step']):,} steps and with {int(row['examples'])} examples {many} heads of rank "
-        f"{rank[many]:g} err by {decimals(float(error[many]))}, {few} of rank {rank[few]:g} with as many parameters by "
-        f"{decimals(float(error[few]))} (least squares 0, no answer 1); the solution appears by step {step[many]:,.0f} and "
-        f"{step[few]:,.0f}.",
+        f"prompt. After {int(row['step']):,} steps and with {int(row['examples'])} examples, {many} heads of rank "
+        f"{rank[many]:g} have an error of {decimals(float(error[many]))}, and {few} of rank {rank[few]:g}, with as many "
+        f"parameters, of {decimals(float(error[few]))} (least squares 0, no answer 1). The solution appears by step "
+        f"{step[many]:,.0f} and {step[few]:,.0f}.",
         claims=("garg2022.more-heads", "garg2022.more-heads-later"),
         figure="garg2022-heads",
         link=README,

@@ -58,7 +58,7 @@ def _dimension(table: pd.DataFrame) -> Finding | None:
         name="text-dimension",
         question=Question.HEADS,
         answer=f"Of five effective dimensions, {NAMES[best]} predicts the needed rank best.",
-        sentence=f"Over {table['law'].nunique()} laws and sources, words, sentences, states of tokens and digits among them, "
+        sentence=f"Over {table['law'].nunique()} laws and sources, among them words, sentences, token states and digits, "
         f"the rank that keeps 0.9 of the answers is {decimals(ratio)} times {NAMES[best]} in the median, with a spread of "
         f"{decimals(spreads[best])} in its logarithm; for the participation ratio the spread is "
         f"{decimals(spreads['participation'])}, and for what theory predicts from the whole spectrum {decimals(whole)}.",
@@ -81,7 +81,7 @@ def _made_up(table: pd.DataFrame) -> Finding | None:
     return Finding(
         name="text-makes-up",
         question=Question.HEADS,
-        answer="On words, too, neither more heads nor more layers replace rank."
+        answer="Neither more heads nor more layers replace rank on words."
         if max(heads[rank].mean(), depth[rank].mean()) < 1 / 2
         else "On words, heads or layers replace rank in part.",
         sentence=f"Of what encoders with heads of rank {rank} lose against full rank on held-out words, {most} times the "
