@@ -9,8 +9,9 @@ from html import escape
 from typing import Any
 
 from rankscope.figures import palette
-from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
+from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series
 from rankscope.figures.names import SLANT, free_names
+from rankscope.figures.ticks import tick_text
 
 HEIGHT = 300
 SMALL = 240

@@ -18,8 +18,9 @@ from matplotlib.transforms import ScaledTranslation
 
 from rankscope.core.files import write_atomic
 from rankscope.figures import palette
-from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
+from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
 from rankscope.figures.names import MOST_NAMED, SLANT, free_names
+from rankscope.figures.ticks import tick_text
 
 DPI = 130
 MOST_LETTERS = 36
