@@ -64,7 +64,7 @@ def _(mo):
     ## Measure
 
     One row per matrix that changed, the largest update first. `effective_rank` counts the directions that ΔW uses, weighed by
-    their size; `signal_rank` counts those that stand above the rounding of the stored weights.
+    their size; `signal_rank` counts those that lie above the rounding of the stored weights.
     """)
 
 

@@ -100,7 +100,7 @@ def _(mo):
     mo.md(r"""
     ## The claim
 
-    A claim stands beside its check: whose statement it is, which experiment decides it, and a function of the table that returns
+    A claim is written beside its check: whose statement it is, which experiment decides it, and a function of the table that returns
     checks. A check has one value per seed and a bound; the lab decides. What is checked must not depend on what was measured.
     """)
 

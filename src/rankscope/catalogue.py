@@ -58,10 +58,12 @@ def installed() -> dict[str, Paper]:
 
 
 def add(where: str) -> Paper:
-    """The paper that a module outside the package defines, as my2025:PAPER, also one in the current folder."""
+    """The paper that a module outside the package defines, such as my2025:PAPER, also one in the current folder."""
     module, _, name = where.partition(":")
     if not (module and name):
-        raise InputError(f"{where!r} names no paper: give MODULE:NAME, as my2025:PAPER.", argument="paper")
+        raise InputError(
+            f"{where!r} names no paper: give MODULE:NAME, such as my2025:PAPER.", argument="paper"
+        )
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

@@ -252,6 +252,42 @@ def test_a_published_curve_has_one_dash_in_all_panels_as_long_as_there_are_dashe
     assert not draw(more).legends, "each panel has its own legend"
 
 
+def test_a_printed_legend_covers_no_curve():
+    x = ["a rather long label", "another one", "a third"]
+    one = Panel("", "x", "y", [Series(name, x, [1.0, 2.0, 3.0], mark=Mark.POINTS) for name in "abcde"])
+    other = Panel("", "x", "y", [Series(name, [1.0], [2.0]) for name in "fg"])
+    canvas = draw(Figure("f", "", "", "", [one, other]))
+    canvas.draw_without_rendering()
+    for axis in canvas.axes:
+        labels = axis.xaxis.get_tightbbox()
+        box = axis.get_legend().get_window_extent()
+        assert box.y1 <= labels.y0 + 1
+        assert box.y0 >= 0
+
+
+def test_the_ticks_of_a_long_doubling_sweep_reach_its_end():
+    long = Panel(
+        "",
+        "x",
+        "y",
+        [Series("c", [1.0, 2.0, 4.0, 8.0, 16.0, 33.0, 70.0, 150.0, 384.0], [1.0] * 9)],
+        log_x=True,
+    )
+    assert long.x_ticks == [1.0, 4.0, 16.0, 64.0, 256.0]
+
+
+def test_many_points_have_no_names():
+    def named(count):
+        x = [float(place) for place in range(1, count + 1)]
+        points = Series("models", x, x, mark=Mark.POINTS, labels=["m"] * count)
+        panel = Panel("", "x", "y", [points])
+        written = draw(Figure("f", "", "", "", [panel])).axes[0].texts
+        return len(chart(panel)["layout"].get("annotations") or []), len(written)
+
+    assert named(40) == (40, 40)
+    assert named(41) == (0, 0)
+
+
 def test_a_figure_says_how_large_it_was():
     figure = Figure("f", "Title", "", "", [Panel("", "x", "y")], sizes="at small sizes: dim 8, 5 seeds")
     assert draw(figure).get_suptitle() == "Title\nat small sizes: dim 8, 5 seeds"

@@ -123,7 +123,7 @@ def test_figures_and_the_finding_come_with_their_tables():
         "is 1 times the participation ratio in the median, with a spread of 0 in its logarithm"
         in dimension.sentence
     )
-    assert made_up.answer == "On words, too, neither more heads nor more layers replace rank."
+    assert made_up.answer == "Neither more heads nor more layers replace rank on words."
     assert "heads of rank 1 lose" in made_up.sentence
     assert "4 times the heads win back 0.1 and 3 layers 0.1; of what rank 4 loses, " in made_up.sentence
     assert {claim for one in (needed, dimension, made_up) for claim in one.claims} <= {

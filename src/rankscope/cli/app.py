@@ -55,19 +55,19 @@ COMMANDS = {
     "new": ("new", "Write the skeleton of a paper of your own, which runs at once, and its test."),
     "bound": (
         "theory",
-        "The least heads for an error, or the error that a number of heads cannot beat, whatever the training.",
+        "The least number of heads for an error, or the error that a number of heads cannot beat, whatever the training.",
     ),
     "plan": (
         "theory",
         "Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like.",
     ),
-    "survey": ("survey", "List published models: rank stands still while dim grows."),
+    "survey": ("survey", "List published models: rank stays the same while dim grows."),
     "heads": ("heads", "How much of its rank does every head use? Ranks of QK and OV, per layer and head."),
     "updates": (
         "updates",
         "What rank has the update from one checkpoint to another, and which rank would a LoRA need?",
     ),
-    "neurons": ("neurons", "Which neurons and heads are small, and what does the loss say when they go?"),
+    "neurons": ("neurons", "Which neurons and heads are small, and what is the loss without them?"),
     "retrieval": (
         "retrieval",
         "How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it.",

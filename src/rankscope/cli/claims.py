@@ -24,9 +24,7 @@ def claims(
     paper: OutsidePapers = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="CLAIM", help="An id, a short name or a glob, as li2024.fig*; may be given again."
-        ),
+        typer.Option(metavar="CLAIM", help="An id, a short name or a glob, as li2024.fig*; may be repeated."),
     ] = None,
     origin: Annotated[OriginChoice | None, typer.Option(help="Whose statement the claim is.")] = None,
     verdict: Annotated[

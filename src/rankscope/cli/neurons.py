@@ -57,7 +57,7 @@ def neurons(
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write a page with curves to this folder.")] = None,
 ) -> None:
-    """Which neurons and heads are small, and what does the loss say when they go?"""
+    """Which neurons and heads are small, and what is the loss without them?"""
     from rankscope.checkpoints import open_source
     from rankscope.cli.tables import to_json, write_csv
     from rankscope.lab.runner import check_device

@@ -59,11 +59,11 @@ def reproduce(
     max_seeds: Annotated[int, typer.Option(help="Seeds that --decide goes up to.")] = 64,
     experiment: Annotated[
         str | None,
-        typer.Option(help="Run this experiment alone, as amsel2024/figure1. No page, no verdicts."),
+        typer.Option(help="Run this experiment alone, such as amsel2024/figure1. No page, no verdicts."),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="A piece of that experiment's grid, as layers=1 or rank=1,64; may be given again."),
+        typer.Option(help="A piece of that experiment's grid, as layers=1 or rank=1,64; may be repeated."),
     ] = None,
     results: ResultsFolder = None,
     memory: Annotated[
@@ -93,7 +93,7 @@ def reproduce(
     visit: Annotated[
         str | None,
         typer.Option(
-            "--for", help="Stop by itself after so long, as 25m; unfinished trainings keep their state."
+            "--for", help="Stop by itself after so long, such as 25m; unfinished trainings keep their state."
         ),
     ] = None,
     track: Annotated[
@@ -182,7 +182,7 @@ def reproduce(
 def _finish(
     selection: Selection, store: Store, kept: Path | None, log: Console, as_json: bool, strict: bool
 ) -> None:
-    """Judge the claims, show the verdicts, and write the page, which has papers of earlier runs, too."""
+    """Judge the claims, show the verdicts, and write the page, which also has papers of earlier runs."""
     from rankscope.cli.progress import write_page
     from rankscope.cli.verdicts import show
     from rankscope.lab import Scale, Verdict

@@ -18,15 +18,15 @@ from rankscope.cli.tables import Csv
 def retrieval(
     embeddings: Annotated[Path, typer.Argument(help="The keys, a row each: .npy, .safetensors or .parquet.")],
     queries: Annotated[
-        Path | None, typer.Option(help="Rows that ask; without it, rows of EMBEDDINGS do.")
+        Path | None, typer.Option(help="The queries, a row each; without it, a sample of EMBEDDINGS.")
     ] = None,
     top_k: Annotated[int, typer.Option(help="Neighbours that recall counts.")] = 10,
     head_rank: Annotated[int, typer.Option(help="Rank of the model's own heads.")] = 64,
-    sample: Annotated[int, typer.Option(help="How many queries ask.")] = QUERIES,
+    sample: Annotated[int, typer.Option(help="Number of queries.")] = QUERIES,
     tensor: Annotated[
         str | None, typer.Option(help="Name of the matrix or the column, where there are several.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample and the random projection.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample and of the random projection.")] = 0,
     as_json: AsJson = False,
     csv: Csv = None,
     page: Annotated[Path | None, typer.Option(help="Write a page with the curves to this folder.")] = None,

@@ -12,7 +12,7 @@ from rankscope.core import InputError
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 OutsidePapers = Annotated[
     list[str] | None,
-    typer.Option("--paper", metavar="MODULE:NAME", help="A paper of your own, as my2025:PAPER."),
+    typer.Option("--paper", metavar="MODULE:NAME", help="A paper of your own, such as my2025:PAPER."),
 ]
 ResultsFolder = Annotated[
     Path | None,

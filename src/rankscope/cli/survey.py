@@ -22,7 +22,7 @@ def survey(
         Path | None, typer.Option(help="Write the figure of rank against dim to this folder (PNG, PDF).")
     ] = None,
 ) -> None:
-    """List published models: rank stands still while dim grows."""
+    """List published models: rank stays the same while dim grows."""
     from rankscope.cli.tables import show_table, write_csv
     from rankscope.papers.amsel2024.survey import survey as rows_of_survey
 

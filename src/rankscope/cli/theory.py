@@ -34,7 +34,7 @@ def bound(
     certified: Annotated[bool, typer.Option("--certified", help="Prove it with ball arithmetic.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The least heads for an error, or the error that a number of heads cannot beat, whatever the training."""
+    """The least number of heads for an error, or the error that a number of heads cannot beat, whatever the training."""
     from rankscope import theory
 
     if error is None and heads is None:

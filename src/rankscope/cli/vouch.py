@@ -18,7 +18,9 @@ def vouch(
     results: Annotated[Path, typer.Option(help="The folder of exported tables.")] = RESULTS,
     tolerance: Annotated[
         float,
-        typer.Option(min=0, help="Relative difference of a number that is let pass; 0 asks for equal ones."),
+        typer.Option(
+            min=0, help="Greatest relative difference between numbers that count as equal; 0 for none."
+        ),
     ] = 0.0,
 ) -> None:
     """Compare cells of a run with those of exported tables; where they agree, the tables count as today's code's."""

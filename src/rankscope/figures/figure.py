@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rankscope.figures.ticks import MOST_TICKS, apart, is_short, log_ticks, whole_ticks
 from rankscope.measure.interval import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-MOST_TICKS = 8
 MOST_COLUMNS = 3
-FEW_DECADES = 2.6
 SQUARE = 4
 MARGIN = 0.05
 """Of a shared range, beyond the outermost points."""
-
-APART = 0.07
-"""Of an axis, between two ticks whose labels do not touch."""
 
 ASIDE = 0.25
 """How far from a whole number a point may be drawn so as not to cover another."""
@@ -174,8 +170,8 @@ class Panel:
         values = sorted({float(x) for series in sweeps for x in series.x if not isinstance(x, str)})
         whole = [value for value in values if value == int(value)]
         if self.log_x:
-            if len(values) <= MOST_TICKS and all(_short(value) for value in values):
-                return _apart(values)
+            if len(values) <= MOST_TICKS and all(is_short(value) for value in values):
+                return apart(values)
             doubled = [value for value in whole if value > 0 and math.log2(value).is_integer()]
             if len(doubled) >= MOST_TICKS // 2:
                 powers = range(round(math.log2(doubled[0])), math.floor(math.log2(values[-1])) + 1)
@@ -309,72 +305,6 @@ def _joined(lists: Sequence[Sequence[str]], first: Sequence[str]) -> list[str]:
                 joined.insert(place, name)
             place = joined.index(name) + 1
     return joined
-
-
-def tick_text(value: float, power: str) -> str:
-    """A number as the label of a tick; very large and small ones as a power, which `power` writes as text.
-
-    >>> [tick_text(value, "{}^{}") for value in (0.002, 32768, 2.0**20, 1e-7, 5e-7)]
-    ['0.002', '32,768', '2^20', '10^-7', '5·10^-7']
-    """
-    exponent = math.floor(math.log10(value) + 1e-9)
-    if -4 <= exponent <= 4:
-        return f"{value:,g}"
-    if value > 1 and math.log2(value).is_integer():
-        return power.format(2, int(math.log2(value)))
-    digits = f"{value / 10.0**exponent:.2g}"
-    return power.format(10, exponent) if digits == "1" else f"{digits}·{power.format(10, exponent)}"
-
-
-def _short(value: float) -> bool:
-    """Whether a number is a tick as it is: whole, or of at most three digits."""
-    return value == int(value) or float(f"{value:.3g}") == value
-
-
-def whole_ticks(low: float, high: float) -> list[float]:
-    """Whole numbers from low to high at a round distance, at most nine of them.
-
-    >>> whole_ticks(1, 20), whole_ticks(1, 200)[:3]
-    ([5.0, 10.0, 15.0, 20.0], [50.0, 100.0, 150.0])
-    """
-    steps = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
-    step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
-    return [float(tick) for tick in range(math.ceil(low / step) * step, math.floor(high) + 1, step)]
-
-
-def _apart(values: Sequence[float]) -> list[float]:
-    """Of the ticks of a logarithmic axis those whose labels do not touch, the outermost among them.
-
-    >>> _apart([10, 14, 16, 20, 26, 28, 42])
-    [10, 14, 16, 20, 26, 42]
-    """
-    if len(values) < 3:
-        return list(values)
-    least = APART * math.log(values[-1] / values[0])
-    kept = [values[0]]
-    for value in values[1:-1]:
-        if min(math.log(value / kept[-1]), math.log(values[-1] / value)) >= least:
-            kept.append(value)
-    return [*kept, values[-1]]
-
-
-def log_ticks(values: Sequence[float]) -> list[float]:
-    """Ticks of a logarithmic axis: the denser, the fewer decades the values span; empty where there are none.
-
-    >>> log_ticks([0.5, 0.7]), log_ticks([0.02, 0.9]), log_ticks([1e-9, 1.0])[:3]
-    ([0.5, 0.6, 0.7, 0.8], [0.02, 0.05, 0.1, 0.2, 0.5, 1.0], [1e-09, 1e-07, 1e-05])
-    """
-    ends = [value for value in values if math.isfinite(value) and value > 0]
-    if not ends:
-        return []
-    low, high = min(ends), max(ends)
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    decades = math.log10(high / low)
-    if decades > FEW_DECADES:
-        return [float(f"1e{power}") for power in range(first, last + 1, max(1, round((last - first) / 5)))]
-    digits = (1, 2, 5) if decades > 1 else (1, 2, 3, 5, 7) if decades > 0.5 else range(1, 10)
-    ticks = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits]
-    return [tick for tick in ticks if low / 1.2 <= tick <= high * 1.2]
 
 
 def band(

@@ -9,8 +9,9 @@ from html import escape
 from typing import Any
 
 from rankscope.figures import palette
-from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
+from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series
 from rankscope.figures.names import SLANT, free_names
+from rankscope.figures.ticks import tick_text
 
 HEIGHT = 300
 SMALL = 240
@@ -24,8 +25,11 @@ ABOVE = 55
 """Pixels above the axes where points have names, which the topmost need."""
 
 POWER = "{}<sup>{}</sup>"
-ROOM = (420, 150)
-"""Pixels from the first to the last of the points that have names, as wide and as high as they are on a usual screen."""
+WIDE, HIGH = 960, 170
+"""Pixels of a row of panels, and of the points of one from the lowest to the highest, on a usual screen."""
+
+BESIDE = 80
+"""Pixels beside the axes of a panel: labels and margins."""
 
 LETTER = 5.0
 """Pixels of a letter of a point's name."""
@@ -74,11 +78,12 @@ def chart(panel: Panel, figure: Figure | None = None, height: int = HEIGHT) -> C
     y_range = figure.y_range if figure else None
     named = len(_over(panel.heat_map)) if panel.heat_map else len({series.name for series in panel.series})
     below = LEGEND_ROW * named if panel.heat_map or named > 1 else 0
+    names = _names(panel, figure.shape[1] if figure else 1)
     if panel.heat_map:
         height = max(height, 60 + ROW_HEIGHT * len(panel.heat_map.y) // panel.heat_map.label_every)
     layout: Chart = {
         "height": height + below,
-        "margin": {"l": 55, "r": 12, "t": ABOVE if _names(panel) else 8, "b": BELOW + below},
+        "margin": {"l": 55, "r": 12, "t": ABOVE if names else 8, "b": BELOW + below},
         "font": {"size": 12},
         "hovermode": "closest",
         "barmode": "group",
@@ -126,26 +131,28 @@ def chart(panel: Panel, figure: Figure | None = None, height: int = HEIGHT) -> C
         y_axis |= {"rangemode": "nonnegative"}  # an interval may reach under 0; what it is of cannot
     return {
         "data": traces,
-        "layout": layout | {"xaxis": x_axis, "yaxis": y_axis, "annotations": _names(panel) or None},
+        "layout": layout | {"xaxis": x_axis, "yaxis": y_axis, "annotations": names or None},
     }
 
 
-def _names(panel: Panel) -> list[Chart]:
+def _names(panel: Panel, columns: int) -> list[Chart]:
     """Points' names beside them where there is room, published ones first; who hovers reads all of them."""
-    if panel.labels:
+    if panel.labels or not any(series.labels for series in panel.series):
         return []
-    points = [
-        (_length(float(str(x)), panel.log_x), _length(y, panel.log_y), name)
+    shown = [
+        (
+            _length(float(str(x)), panel.log_x),
+            _length(y, panel.log_y),
+            series.labels[place] if series.labels else "",
+        )
         for series in sorted(panel.series, key=lambda one: not one.paper)
-        for x, y, name in zip(series.x, series.y, series.labels, strict=False)
+        for place, (x, y) in enumerate(zip(series.x, series.y, strict=True))
     ]
-    if not points:
-        return []
-    (left, wide), (low, high) = (
-        (min(ends), max(ends) - min(ends) or 1.0)
-        for ends in ([x for x, _, _ in points], [y for _, y, _ in points])
-    )
-    pixels = [(ROOM[0] * (x - left) / wide, ROOM[1] * (y - low) / high) for x, y, _ in points]
+    xs, ys, _ = zip(*shown, strict=True)
+    across = (WIDE / columns - BESIDE) / (max(xs) - min(xs) or 1.0)
+    upwards = HIGH / (max(ys) - min(ys) or 1.0)
+    points = [one for one in shown if one[2]]
+    pixels = [(across * (x - min(xs)), upwards * (y - min(ys))) for x, y, _ in points]
     made = []
     for place, rises in free_names(pixels, [name for *_, name in points], LETTER, bottom=0):
         x, y, name = points[place]

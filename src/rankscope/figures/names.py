@@ -7,6 +7,9 @@ from typing import NamedTuple
 SLANT = 60
 """Degrees."""
 
+MOST_NAMED = 40
+"""Points: names beside more of them are a thicket."""
+
 GAP = 4.0
 """Between a point and its name, in pixels."""
 
@@ -29,13 +32,15 @@ class _Strip(NamedTuple):
 def free_names(
     points: Sequence[tuple[float, float]], names: Sequence[str], letter: float, bottom: float = -math.inf
 ) -> list[Name]:
-    """The names that fit, the first points' first; places are in pixels, y upwards, and so is the size of a letter.
+    """The names that fit, the first points' first, and none of many points; places and letters are in pixels, y upwards.
 
     >>> free_names([(0, 100), (2, 100), (60, 100)], ["one", "two", "three"], 5)
     [Name(place=0, rises=True), Name(place=1, rises=False), Name(place=2, rises=True)]
     >>> free_names([(0, 0), (2, 0)], ["one", "two"], 5, bottom=0)
     [Name(place=0, rises=True)]
     """
+    if len(points) > MOST_NAMED:
+        return []
     slope = math.radians(SLANT)
     cos, sin = math.cos(slope), math.sin(slope)
     seen = [(x * sin - y * cos, x * cos + y * sin) for x, y in points]

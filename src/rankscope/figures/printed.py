@@ -18,8 +18,9 @@ from matplotlib.transforms import ScaledTranslation
 
 from rankscope.core.files import write_atomic
 from rankscope.figures import palette
-from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series, tick_text
-from rankscope.figures.names import SLANT, free_names
+from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.names import MOST_NAMED, SLANT, free_names
+from rankscope.figures.ticks import tick_text
 
 DPI = 130
 MOST_LETTERS = 36
@@ -231,7 +232,7 @@ def _draw_series(
 def _name_points(axis: Any, panel: Panel) -> None:
     """Points' names beside them where there is room, published ones first; there is more of it above the topmost."""
     named = [series for series in sorted(panel.series, key=lambda one: not one.paper) if series.labels]
-    if not named:
+    if not 0 < sum(len(series.x) for series in named) <= MOST_NAMED:
         return
     above = axis.transAxes + axis.transData.inverted()
     axis.set_ylim(top=above.transform((0, 1 + HEADROOM))[1])

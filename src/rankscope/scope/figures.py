@@ -74,7 +74,8 @@ def _inputs_figure(table: pd.DataFrame) -> Figure:
         "inputs",
         "Does a head's rank follow the dimension of what it reads?",
         "",
-        "A point is a head. On the data QK acts as Λ^½ QK Λ^½, with Λ the covariance of what the layer reads.",
+        "Each point is a head; hover over one to read which. On the data QK acts as Λ^½ QK Λ^½, with Λ the covariance of what "
+        "the layer reads.",
         panels,
         shared_y=True,
     )
@@ -104,7 +105,7 @@ def update_figures(scope: UpdateScope, rules: pd.DataFrame) -> list[Figure]:
             "rules",
             "The rank that each rule asks for",
             "",
-            "The matrices in the order of the table below; a matrix of which a rule wants nothing stands at 0.",
+            "The matrices in the order of the table below; a matrix that a rule leaves out is at 0.",
             [Panel("ranks", "matrix", "rank", asked)],
         ),
     ]

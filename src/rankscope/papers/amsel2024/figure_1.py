@@ -108,7 +108,7 @@ def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
     ]
     dim = int(next(iter(tables.values()))["dim"].iloc[0])
     if theirs.empty:
-        said.append(f"Here dim is {dim}, in the talk {PUBLISHED_DIM}: its curves are not drawn.")
+        said.append(f"The talk's curves are not drawn: its dim is {PUBLISHED_DIM}, here it is {dim}.")
     else:
         said.append("Published: the talk's curves, best of 5 seeds, read off its plots.")
     fresh = tables.get(FRESH)
@@ -117,9 +117,7 @@ def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
     return " ".join(said)
 
 
-UNTRAINED = (
-    "A cell no better than a multiple of the point itself did not train: it is drawn as a point of its own."
-)
+UNTRAINED = "A training no better than a multiple of the point itself counts as failed and is drawn as a separate point."
 
 
 def untrained(table: pd.DataFrame) -> str:

@@ -78,7 +78,7 @@ def _identity(results: Results) -> Figure | None:
         paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the norm is "
         "about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
         caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} The norm is ‖W_KᵀW_Q‖_F/√dim, which is what the "
-        "authors' program plots; it takes it of W_Q W_Kᵀ, which has the same trace.",
+        "authors' program plots; it computes it for W_Q W_Kᵀ, which has the same trace.",
         panels=(
             panel("angle to the identity", "degrees", "angle", "angle"),
             panel("norm", "‖W_KᵀW_Q‖_F/√dim", "scaled", "norm"),
@@ -124,7 +124,7 @@ def _dims(table: pd.DataFrame) -> Figure:
         id="amsel2024-dims",
         title="Role of d: more heads at equal parameters",
         paper_says="With rank = dim/heads, adding heads adds no parameters, and makes the model worse.",
-        caption=f"{MEANS} Two layers. {untrained(table)} Tokens and budget as in the positions' runs.",
+        caption=f"{MEANS} Two layers. {untrained(table)} Tokens and budget are those of the runs with positions.",
         panels=(
             Panel("error against dim", "dim", "error",
                   _lines(per_block, "per_block", "dim", lambda ratio: f"rank = dim/{ratio}" if ratio > 1 else "rank = dim"),
@@ -281,4 +281,4 @@ def _sizes(table: pd.DataFrame, grey: str = CURVES) -> str:
     dim = int(table["dim"].iloc[0])
     if dim == PUBLISHED_DIM:
         return f"Grey: {grey}"
-    return f"Here dim is {dim}, in the talk {PUBLISHED_DIM}: its curves are not drawn, their sizes differ."
+    return f"The talk's curves are not drawn: its dim is {PUBLISHED_DIM}, here it is {dim}."

@@ -159,7 +159,7 @@ def _rank_counts_in_time(table: pd.DataFrame) -> list[Check]:
 @CLAIMS(
     "other-classes",
     source=f"{TALK}, a few other varieties",
-    says="At equal parameters and after equally many steps more heads are worse on sparse functions, networks and trees, too.",
+    says="At equal parameters and after equally many steps more heads are worse on sparse functions, networks and trees.",
     experiment="classes",
     figure="classes",
 )

@@ -98,7 +98,7 @@ def _time(table: pd.DataFrame) -> Figure:
             ),
         ]
     never = (
-        f" {late} of {trainings} trainings had none by their end, and count as if it had come there."
+        f" {late} of {trainings} trainings had none by their end, and count as if it had appeared there."
         if late
         else ""
     )
@@ -147,7 +147,7 @@ def _apart(table: pd.DataFrame) -> Figure:
         title="Rank and heads apart",
         paper_says="Not in the paper or the talk: there the product of rank and heads is dim.",
         caption=f"Left: error with {int(errors['examples'].max())} examples after {int(errors['step'].max()):,} steps. Right: "
-        f"the step of the transition, the last one where none came. {MEANS}",
+        f"the step of the transition, or the last step where there was none. {MEANS}",
         panels=[
             Panel("error", "rank of a head", ERROR, lines(errors, "error"), log_x=True, ordered=True),
             Panel(

@@ -46,9 +46,9 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
         question=Question.HEADS,
         answer=answer,
         sentence=f"A decoder of {row['layers']:g} layers learns linear functions in {row['input_dim']:g} dimensions from its "
-        f"prompt. After {int(row['step']):,} steps and with {int(row['examples'])} examples {many} heads of rank "
-        f"{rank[many]:g} err by {decimals(float(error[many]))}, {few} of rank {rank[few]:g} with as many parameters by "
-        f"{decimals(float(error[few]))} (least squares 0, no answer 1); {_when(table, few, many)}.",
+        f"prompt. After {int(row['step']):,} steps and with {int(row['examples'])} examples, {many} heads of rank "
+        f"{rank[many]:g} have an error of {decimals(float(error[many]))}, and {few} of rank {rank[few]:g}, with as many "
+        f"parameters, of {decimals(float(error[few]))} (least squares 0, no answer 1); {_when(table, few, many)}.",
         claims=("garg2022.more-heads", "garg2022.more-heads-later", "garg2022.heads-are-time"),
         figure="garg2022-heads",
         link=README,

@@ -144,7 +144,7 @@ def _sensitivity(results: Results) -> Figure:
         caption="One choice changed at a time; the last row is another regime. Every row has "
         f"{table['seed'].nunique()} seeds of its own, so that a close verdict may differ from the table's. "
         "Blue holds (+), orange fails (−), pale is "
-        "undecided (·). Hover a cell for the figures behind it.",
+        "undecided (·). Hover over a cell to read the numbers behind it.",
         panels=(
             Panel(
                 "verdict by setting", "", "",

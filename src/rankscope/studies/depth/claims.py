@@ -39,7 +39,7 @@ claims("depth-rank-full", source="Remark 1, deeper", value="rank 2 (one layer)",
 
 @claims("depth-truncation", source="Figure 1A, deeper", value="rank ≥ 2 like full rank",
         experiment="depth", figure="depth-updates",
-        says="With every ΔW truncated to rank 2 an encoder tests like full rank, with norms and without.")  # fmt: skip
+        says="With every ΔW truncated to rank 2 an encoder tests like full rank, with or without norms.")  # fmt: skip
 def _truncated(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "truncation", rank=2)
     rows = rows.assign(added=rows["loss"] - paired(rows, rows_of(table, WHOLE), "loss"))

@@ -27,7 +27,7 @@ CLAIMS = Claims("amsel2024", Origin.BEYOND)
 @CLAIMS(
     "many-points-fail",
     source="the conjecture of “What about more layers?”",
-    says="With many points heads of low rank fail, in several layers as well.",
+    says="With many points low-rank heads fail, even in several layers.",
     experiment="many-points",
     figure="many-points",
 )

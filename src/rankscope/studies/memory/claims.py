@@ -26,7 +26,7 @@ CLAIMS = Claims("amsel2024", Origin.BEYOND)
 @CLAIMS(
     "memory-border",
     source="memory against rule",
-    says="Heads of low rank remember while the answers fit into two bits per parameter, and learn the rule when there is "
+    says="Low-rank heads remember the answers while these fit into two bits per parameter, and learn the rule when there is "
     "eight times as much.",
     experiment="memory",
     figure="memory-border",
@@ -75,7 +75,7 @@ def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
 @CLAIMS(
     "memory-rule",
     source="memory against rule",
-    says="Full rank finds the rule in batches so few that low rank only remembers them.",
+    says="Full rank finds the rule from so few batches that low rank only remembers them.",
     experiment="memory",
     figure="memory-border",
 )

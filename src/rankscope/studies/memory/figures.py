@@ -49,7 +49,7 @@ def _border(table: pd.DataFrame) -> Figure:
         paper_says=SOURCE,
         caption="Solid: new points; dashed: the points trained on. An answer is right if the output points to the right one "
         "of the other points. Every training has the same number of steps; the last point draws a fresh batch at each. "
-        "Upright: where the answers would fill two bits per parameter.",
+        "Vertical: where the answers would fill two bits per parameter.",
         panels=panels,
         experiments=(NAME,),
         columns=2,
@@ -77,8 +77,8 @@ def _bits(table: pd.DataFrame) -> Figure:
         title="What heads of low rank remember, in bits per parameter",
         paper_says=SOURCE,
         caption="Bits about the answers of the training set beyond those about answers to new points, over all parameters; "
-        "a lower bound, by the share of right answers. Grey: the bits of all answers, the most there is to remember, and "
-        "the two bits per parameter reported for language models.",
+        "a lower bound, computed from the share of right answers. Grey: the bits of all answers, the most there is to "
+        "remember, and the two bits per parameter reported for language models.",
         panels=panels,
         experiments=(NAME,),
         columns=2,

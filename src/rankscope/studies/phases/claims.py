@@ -41,8 +41,8 @@ claims = CLAIMS = Claims("li2024", Origin.BEYOND)
 
 
 @claims("phases-border", source="Remark 1, its border", value="σ₂/σ₃ = 10 where predicted",
-        says="The noise at which the second direction of ΔW_K is no longer 10 times the rest follows in closed form: it "
-        "drowns, or a vote is lost to noise and training never ends.",
+        says="A closed form predicts the noise from which on the second direction of ΔW_K is less than 10 times the rest: it "
+        "drowns in noise, or noise outvotes a sample and training never ends.",
         experiment="phases-noise", figure="phases-noise")  # fmt: skip
 def _noise_border(table: pd.DataFrame) -> list[Check]:
     border = partial(noise_border, ratio=TEN_TIMES)

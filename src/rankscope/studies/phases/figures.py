@@ -29,14 +29,14 @@ def _figure(phase: PhaseMap, table: pd.DataFrame) -> Figure:
     border = {
         "noise": " The lines over figure 2 are predictions, not fits: rank two is expected left of both. Beyond the solid one "
         "the second direction of ΔW_K is less than 10 times the rest when the loss is gone; beyond the dashed one the noise "
-        "outvotes some sample of training, and the loss never goes.",
+        "outvotes some sample of training, and the loss never vanishes.",
     }.get(phase.name, "")
     return Figure(
         id=f"li2024-phases-{phase.name}",
         title=f"Where the figures hold (blue: at every seed, orange: at none): {phase.title}",
         paper_says="The theorem speaks of clean data and one setting; the figures show one setting.",
-        caption="Colour: the share of seeds at which all checks of a figure hold. Hover a cell for its "
-        f"figures and the verdict of its seeds together.{border}",
+        caption="Colour: the share of seeds at which all checks of a figure hold. Hover over a cell "
+        f"to read its numbers and the joint verdict of its seeds.{border}",
         panels=[_panel(phase, table, claim) for claim in MAPPED.values()],
         experiments=(f"li2024/phases-{phase.name}",),
         columns=COLUMNS,

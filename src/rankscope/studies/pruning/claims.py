@@ -42,11 +42,13 @@ def _as_long_as_any(units: Units) -> Checks:
 
 
 claims("pruning-magnitude", source="Figure 3B, its score", value="pruned by ‖o_i‖", experiment="pruning", figure="pruning",
-       says="By ‖o_i‖ the flat part of one layer is as long as by any score.")(_as_long_as_any(Units.NEURONS))  # fmt: skip
+       says="Pruned by ‖o_i‖, the loss of one layer stays flat for as long as by any other score.")(
+    _as_long_as_any(Units.NEURONS)
+)  # fmt: skip
 
 
 @claims("pruning-chance", source="beyond the paper", experiment="pruning", figure="pruning",
-        says="By ‖o_i‖ the flat part is longer than by chance.")  # fmt: skip
+        says="Pruned by ‖o_i‖, the loss stays flat for longer than with random pruning.")  # fmt: skip
 def _better_than_chance(table: pd.DataFrame) -> list[Check]:
     return [_longer(table, Units.NEURONS, Score.MAGNITUDE, Score.RANDOM, RESOLUTION[Units.NEURONS])]
 

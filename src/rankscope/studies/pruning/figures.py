@@ -20,7 +20,7 @@ LABELS = {
     Score.LARGEST: "largest",
 }
 CAPTION = (
-    "In every layer the same fraction goes, units of the least score first: magnitude ‖w‖, update ‖Δw‖, activation "
+    "The same fraction of every layer is removed, units with the lowest score first: magnitude ‖w‖, update ‖Δw‖, activation "
     "|w|·‖x‖, first-order change of the hinge loss or of the output; or at random. Means over "
     f"seeds with 95% intervals; dashed: {LIKE_FULL} more loss than unpruned, where the flat part ends."
 )

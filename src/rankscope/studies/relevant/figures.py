@@ -83,10 +83,11 @@ def _spectrum(results: Results) -> Figure:
     return Figure(
         id="li2024-relevant-spectrum",
         title=f"Singular values with {most} patterns, at the first step and at the end",
-        paper_says="Rank k. Dashed: the closed form of `theory.updates.relevant`: one direction has all patterns together, "
-        "c − 1 tell classes apart, k − c tell patterns within a class apart.",
-        caption="Each over its first; means over seeds with 95% intervals. The closed form of W_O is that of the first step, "
-        "that of W_K the first step of an attention whose readout already knows the classes.",
+        paper_says="The rank of the updates is the number of label-relevant patterns, k.",
+        caption="Each curve over its first value; means over seeds with 95% intervals. Dashed: the closed form of "
+        "`theory.updates.relevant`: one direction has all patterns together, c − 1 tell classes apart, k − c tell patterns "
+        "within a class apart. That of W_O is for the first step, "
+        "that of W_K for the first step of an attention whose readout already knows the classes.",
         panels=(
             _spectra(results, cases, "sigma/first/w_o", "first ΔW_O, on the test set", _readout),
             _spectra(results, cases, "sigma/end/w_o", "trained ΔW_O", None),

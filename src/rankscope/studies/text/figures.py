@@ -95,8 +95,8 @@ def _dimension(table: pd.DataFrame) -> Figure:
         id="amsel2024-text-dimension",
         title="Which effective dimension says how much rank points need?",
         paper_says=ASKS,
-        caption="A point is a law or a source of real rows, the mean over seeds. Kept are 0.9 of the answers; halved is the "
-        "squared error of rank 1.",
+        caption="Each point is a law or a source of real rows, averaged over seeds. Left and middle: the rank that keeps 0.9 "
+        "of the answers. Right: the rank that halves the squared error of rank 1.",
         panels=panels,
         experiments=("amsel2024/text-projections",),
     )

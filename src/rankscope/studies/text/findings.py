@@ -82,9 +82,9 @@ def _made_up(table: pd.DataFrame) -> Finding | None:
     return Finding(
         name="text-makes-up",
         question=Question.HEADS,
-        answer="On words, too, neither more heads nor more layers replace rank."
+        answer="Neither more heads nor more layers replace rank on words."
         if max(max(both) for both in won.values()) < MAKES_UP
-        else "On words, too, more heads or more layers replace rank in part.",
+        else "On words, heads or layers replace rank in part.",
         sentence=f"Of what encoders with heads of rank {least} lose against full rank on held-out words, {most} times the "
         f"heads win back {decimals(won[least][0])} and {layers} layers {decimals(won[least][1])}; of what rank {greatest} "
         f"loses, {decimals(won[greatest][0])} and {decimals(won[greatest][1])}.",

@@ -37,7 +37,7 @@ def _hardmax_is_exact(table: pd.DataFrame) -> list[Check]:
 @_as_computed(
     "softmax",
     source="Upper bound, softmax",
-    says="With softmax(β Xᵀy) its error falls with β as the exact integral says.",
+    says="The error of a full-rank softmax head, softmax(β Xᵀy), falls with β as the exact integral says.",
 )
 def _softmax_is_as_computed(table: pd.DataFrame) -> list[Check]:
     return _as_predicted(table, Kind.SOFTMAX)
@@ -55,7 +55,7 @@ def _majority_is_as_computed(table: pd.DataFrame) -> list[Check]:
 @_as_computed(
     "random",
     source="Representing sgn, tightness",
-    says="Random rank-1 heads with the best weights have their exact error.",
+    says="Random rank-1 heads with the best weights have the error that the exact formula gives.",
 )
 def _random_heads_are_as_computed(table: pd.DataFrame) -> list[Check]:
     return _as_predicted(table, Kind.RANDOM)

@@ -239,10 +239,10 @@ FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
             "amsel2024-heads",
             "The least heads not excluded, against dim",
             "If H ≲ (d/r)^(1/ε) the error is at least ε: the heads needed are polynomial in d/r.",
-            "Least heads for arbitrary V and errors from 0.1 on, standard scaling dashed; and the degree of that polynomial, "
-            "the talk's 1/ε dashed: "
-            "for errors up to 0.05 the exponent is larger than the talk's, from 0.08 on it is smaller. With dim and rank "
-            "growing together the heads settle: d/r alone decides, once the rank is large.",
+            "Left: the least number of heads for arbitrary V and errors of 0.1 or more; dashed: standard scaling. Middle: "
+            "the degree of that polynomial; dashed: the talk's 1/ε. For errors up to 0.05 the exponent is larger than the "
+            "talk's, from 0.08 on it is smaller. Right: where dim and rank grow together the heads settle; d/r alone decides, "
+            "once the rank is large.",
             panels=(),
         ),
         {"growth": _growth, "exponents": _exponents, "scaling": _scaling},
@@ -263,9 +263,9 @@ FIGURES: Sequence[tuple[Figure, Mapping[str, Draw]]] = (
             "amsel2024-random-features",
             "Random rank-1 heads with the best weights, corrected",
             "Is the lower bound tight? Pretty much: just use random rank-1 heads.",
-            "Dashed: as published, with keys that were not brought back to length 1. Those weights have the true error above "
-            "it, which simulating the vector problem confirms. Random heads rest at ½(1 − E₁), far above the bound, until "
-            "there are N(d, 3)² of them. Means over seeds with 95% intervals.",
+            "Dashed: as published, with keys that were not brought back to length 1. The true error of those weights lies "
+            "above it, as a simulation of the vector problem confirms. Random heads stay at ½(1 − E₁), far above the bound, "
+            "until there are N(d, 3)² of them. Means over seeds with 95% intervals.",
             panels=(),
         ),
         {"random-features": _random_features, "many-heads": _many_heads},

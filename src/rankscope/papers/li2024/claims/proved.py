@@ -57,7 +57,7 @@ def against_law(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @claims("steps-law", source="Theorem 1, T, corrected", value="–", experiment="law", figure="law", origin=Origin.BEYOND,
-        says="Training takes the path of gradient flow on the two mean samples, T = c/(η(α − κ)), over decades.")  # fmt: skip
+        says="Training follows gradient flow on the two mean samples: T = c/(η(α − κ)), over two decades.")  # fmt: skip
 def _corrected_law(table: pd.DataFrame) -> list[Check]:
     rows = against_law(table)
     error = (

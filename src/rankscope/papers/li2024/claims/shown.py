@@ -52,7 +52,7 @@ def _figure_1a(table: pd.DataFrame) -> list[Check]:
 
 
 @claims("fig1b", source="Figure 1B", value="rank ≥ 2 like full rank", experiment="regime", figure="1",
-        says="Attention on label-relevant tokens: rank ≥ 2 like full rank, rank 1 evidently less.")  # fmt: skip
+        says="Attention on label-relevant tokens: rank ≥ 2 is like full rank, rank 1 gets evidently less.")  # fmt: skip
 def _figure_1b(table: pd.DataFrame) -> list[Check]:
     start = at_end(table, "whole").set_index("seed")["mass_start"]
     gained = _over("rank", at_end(table, "truncation"), "mass").sub(start, axis="index")
@@ -107,7 +107,7 @@ def _two_groups(of: str) -> Checks:
 claims("fig3a", source="Figure 3A", value="80/200 = 0.4", experiment="regime", figure="3",
        says="About 0.4 of the neurons of W_O end with a clearly smaller magnitude ‖o_i‖.")(_two_groups("o"))  # fmt: skip
 claims("fig3a-update", source="Figure 3A, update", value="80/200 = 0.4", experiment="regime", figure="3",
-       says="About 0.4 of the neurons change clearly less: the same in ‖Δo_i‖.",
+       says="About 0.4 of the neurons change clearly less, measured by ‖Δo_i‖.",
        origin=Origin.READING)(_two_groups("update"))  # fmt: skip
 
 

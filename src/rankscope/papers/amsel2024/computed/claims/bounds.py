@@ -196,7 +196,7 @@ def _only_the_ratio_matters(table: pd.DataFrame) -> list[Check]:
 
 @_exponents(
     "exponent-small-errors",
-    says="For ε ≤ 0.05 the exponent is at least 1/ε. It grows like 0.0645/ε², so 1/ε is less than it.",
+    says="For ε ≤ 0.05 the exponent is at least 1/ε. It grows like 0.0645/ε², so 1/ε is smaller.",
     value="1/ε: 20 at ε = 0.05",
 )
 @of_one_seed

@@ -85,7 +85,7 @@ def _random_heads_are_near_the_bound(table: pd.DataFrame) -> list[Check]:
 @_features(
     "plateau",
     source=OURS,
-    says="Random rank-1 heads rest at ½(1 − E₁) until there are about N(d, 3)² of them.",
+    says="Random rank-1 heads stay at ½(1 − E₁) until there are about N(d, 3)² of them.",
     origin=Origin.BEYOND,
 )
 def _random_heads_rest_at_the_plateau(table: pd.DataFrame) -> list[Check]:
@@ -108,7 +108,7 @@ def _prediction_holds(table: pd.DataFrame) -> list[Check]:
 @CLAIMS(
     "many-random-heads",
     source=OURS,
-    says="From 8,192 heads on, solved for without their matrix, that equation predicts their error within 1%.",
+    says="From 8,192 heads on, solved without forming their matrix, the same equation predicts their error within 1%.",
     experiment="computed-many-heads",
     figure="random-features",
     origin=Origin.BEYOND,
