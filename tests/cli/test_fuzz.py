@@ -274,6 +274,7 @@ def test_arguments(cli, at_hand):
 
 
 CONTENTS = (
+    "[" * 100_000,
     "",
     "null",
     "[]",
@@ -281,6 +282,7 @@ CONTENTS = (
     "[[]]",
     "[1, 2]",
     "[[1, 2], [3]]",
+    '{"attention": []}',
     "[[99999]]",
     "[[-1, -2]]",
     '[["a"]]',
@@ -291,13 +293,11 @@ CONTENTS += (
     "[[[1]]]",
     "[[1e400]]",
     '{"input_ids": 3}',
-    '{"attention": []}',
     '{"attention": [{}]}',
     '{"attention": {"layer": 1}}',
 )
 CONTENTS += (
     '{"attention": [{"layer": "{x}", "qkv": {}, "out": "o", "heads": 1}]}',
-    "[" * 100_000,
     "\ufeff[[1]]",
     "\0",
     "x " * 999,

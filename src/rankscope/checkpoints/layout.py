@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from rankscope.checkpoints.source import refuse_special
 from rankscope.core import Config, InputError
 
 
@@ -155,15 +156,17 @@ class Layout(Config):
 
     name: str
     model_types: tuple[str, ...] = ()
-    attention: tuple[AttentionLayout, ...]
+    attention: tuple[AttentionLayout, ...] = Field(min_length=1)
     mlps: tuple[MlpLayout, ...] = ()
 
 
 def read_layout(path: str | Path) -> Layout:
     """A layout given by hand, in a JSON file with the fields of `Layout`."""
+    if Path(path).exists():
+        refuse_special(Path(path))
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: no readable JSON layout ({error}).") from None
     if not isinstance(content, dict):
         fields = ", ".join(Layout.model_fields)

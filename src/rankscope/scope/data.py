@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import import_extra
+from rankscope.checkpoints.source import refuse_special
 from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.core import InputError
 
@@ -30,6 +31,8 @@ ACCEPTED = (
 def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[dict[str, Tensor]]:
     """Batches of at most `rows` rows from a file: tensors, lists of token ids, or text for the own tokenizer."""
     file = Path(path)
+    if file.exists():
+        refuse_special(file)
     try:
         if file.suffix == ".safetensors":
             inputs = load_file(file)
@@ -54,7 +57,7 @@ def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[
 def _from_lists(file: Path, rows: int) -> list[dict[str, Tensor]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{file}: not JSON ({error}). {ACCEPTED}.") from None
     lists = content.get("input_ids") if isinstance(content, dict) else content
     if isinstance(lists, list) and lists and all(_is_token(item) for item in lists):
