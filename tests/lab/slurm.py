@@ -36,7 +36,7 @@ SelectTypeParameters=CR_Core
 SchedulerType=sched/builtin
 KillWait=5
 GresTypes=gpu
-NodeName=127.0.0.[1-3] CPUs=16 Gres=gpu:4 Port=[{first}-{last}] State=UNKNOWN
+NodeName=127.0.0.[1-3] NodeAddr=127.0.0.1 CPUs=16 Gres=gpu:4 Port=[{first}-{last}] State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 """Nodes are called by addresses of this machine, so that their names can be resolved."""
@@ -72,7 +72,7 @@ def slurm(place):
     try:
         for line in daemons:
             subprocess.run(line, env=environment, check=True, capture_output=True)
-        idle = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
+        idle, jobs = ["sinfo", "--noheader", "--states=idle", "--format=%D"], ["squeue", "--noheader"]
         wait_for(
             lambda: (
                 subprocess.run(idle, env=environment, capture_output=True, text=True, check=False).stdout
@@ -81,7 +81,11 @@ def slurm(place):
             60,
             lambda: [path.read_text()[-1000:] for path in place.glob("*.log")],
         )
-        yield environment
+        try:
+            yield environment
+        finally:
+            subprocess.run(["scancel", "--partition=all"], env=environment, check=True)
+            wait_for(lambda: not subprocess.check_output(jobs, env=environment), 60)
     finally:
         pids = [int(path.read_text()) for path in place.glob("*.pid")]
         for pid in pids:
