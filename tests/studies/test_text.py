@@ -134,7 +134,7 @@ def test_figures_and_the_finding_come_with_their_tables():
         error=whole["error"].where((whole["shape"] != "3 layers at budget 1") | (whole["rank"] != 4), 0.02)
     )
     (made_up,) = STUDY.findings(Results({"amsel2024/text": better}, lambda key: {}))
-    assert made_up.answer == "On words, too, more heads or more layers replace rank in part."
+    assert made_up.answer == "On words, heads or layers replace rank in part."
     assert (
         "4 times the heads win back 0.1 and 3 layers 0.1; of what rank 4 loses, 0.1 and 1."
         in made_up.sentence
