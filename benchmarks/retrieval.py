@@ -48,7 +48,6 @@ def main() -> None:
         "versions": {PACKAGES[way]: version(PACKAGES[way]) for way in ways},
         "cores": os.cpu_count(),
         "sizes": [size(*map(int, one.split("x")), given.turns, ways) for one in given.sizes],
-        "load": [round(value, 1) for value in os.getloadavg()],
     }
     print(json.dumps(content, indent=2))
     if given.out:
@@ -63,9 +62,16 @@ def size(rows: int, dim: int, turns: int, ways: list[str]) -> dict[str, object]:
         exact = written(folder, rows, dim)
         found = [{way: measured(way, folder, exact) for way in ways} for _ in range(turns)]
         whole = measured(ALL_RANKS, folder, exact)
-    mib = round(rows * dim * 4 / 2**20, 1)
+    mib, load = round(rows * dim * 4 / 2**20, 1), round(os.getloadavg()[0], 1)
     print(f"{rows} x {dim}: {summary(found)} {whole}", file=sys.stderr)
-    return {"rows": rows, "dim": dim, "file_mib": mib, "turns": turns, "ways": [*summary(found), whole]}
+    return {
+        "rows": rows,
+        "dim": dim,
+        "file_mib": mib,
+        "turns": turns,
+        "ways": [*summary(found), whole],
+        "load": load,
+    }
 
 
 def summary(turns: list[dict[str, dict[str, float]]]) -> list[dict[str, object]]:
