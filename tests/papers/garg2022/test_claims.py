@@ -112,7 +112,10 @@ def test_every_figure_and_the_finding_are_made_of_such_tables():
     assert ids == {claim.figure for claim in CLAIMS} | {"garg2022-heads-shifts"}
     (finding,) = PAPER.findings(results)
     assert finding.answer == "Where a decoder learns in context, they do not."
-    assert "16 heads of rank 1 err by 0.16, 1 of rank 16 with as many parameters by 0.01 " in finding.sentence
+    assert (
+        "16 heads of rank 1 have an error of 0.16, and 1 of rank 16, with as many parameters, of 0.01 "
+        in finding.sentence
+    )
     assert set(finding.claims) <= {claim.id for claim in CLAIMS}
 
 
