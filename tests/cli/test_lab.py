@@ -91,16 +91,16 @@ def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run)
 
 
 def test_seeds_are_added_until_a_claim_is_decided(cli, tmp_path):
-    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", "li2024.pruning-chance")
+    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", "li2024.relevant-truncation")
     code, out, err = cli(*args, "--max-seeds", "8", "--json")
     assert code == 0
     (judgement,) = json.loads(out)
-    assert judgement["verdict"] == "holds"
+    assert judgement["verdict"] == "fails"
     assert 2 < judgement["seeds"] <= 8
-    assert "2 seeds: flat part by magnitude" in err
+    assert "2 seeds: 1 of 2 checks undecided: least loss added at rank k − 1" in err
     assert "seeds would decide it, by their spread." in err
-    assert judgement["checks"][0]["threshold"] == "the spacing of the fractions that were tried"
-    assert (tmp_path / "li2024.pruning-chance.html").exists()
+    assert judgement["checks"][0]["threshold"].startswith("a convention")
+    assert (tmp_path / "li2024.relevant-truncation.html").exists()
     code, _, err = cli(*args, "--max-seeds", "8")
     assert "finished already" in err
 
