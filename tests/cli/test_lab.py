@@ -91,7 +91,8 @@ def test_one_claim_has_a_page_of_its_own_and_is_not_run_again(cli, finished_run)
 
 
 def test_seeds_are_added_until_a_claim_is_decided(cli, tmp_path):
-    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", "li2024.relevant-truncation")
+    claim = "li2024.relevant-truncation"
+    args = ("reproduce", "li2024", "--scale", "smoke", "--out", tmp_path, "--decide", claim)
     code, out, err = cli(*args, "--max-seeds", "8", "--json")
     assert code == 0
     (judgement,) = json.loads(out)
@@ -100,7 +101,7 @@ def test_seeds_are_added_until_a_claim_is_decided(cli, tmp_path):
     assert "2 seeds: 1 of 2 checks undecided: least loss added at rank k − 1" in err
     assert "seeds would decide it, by their spread." in err
     assert judgement["checks"][0]["threshold"].startswith("a convention")
-    assert (tmp_path / "li2024.relevant-truncation.html").exists()
+    assert (tmp_path / f"{claim}.html").exists()
     code, _, err = cli(*args, "--max-seeds", "8")
     assert "finished already" in err
 

@@ -86,7 +86,9 @@ def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
     trainings = "1 training" if left == 1 else f"{left} trainings"
     groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
     if not todo.timed:
-        return f"Scale {scale.value}: {trainings} in {groups}{done}, on {where} with {todo.workers} at a time."
+        return (
+            f"Scale {scale.value}: {trainings} in {groups}{done}, on {where} with {todo.workers} at a time."
+        )
     return (
         f"Scale {scale.value}: {trainings} in {groups}{done}; "
         f"about {_duration(todo.seconds)} on {where} with {todo.workers} at a time, by a short measurement."
