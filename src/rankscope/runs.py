@@ -45,7 +45,7 @@ def reproduce(
 
     Args:
         papers: names, as "li2024"; all of them if none is given.
-        scale: "smoke" (seconds), "quick" (minutes on two cores) or "paper" (the paper's sizes).
+        scale: "smoke" (seconds for a paper), "quick" (minutes on two cores) or "paper" (the paper's sizes).
         out: the run folder, where finished trainings are kept.
         seeds: seeds of every experiment, instead of the scale's own.
         only: claims, by id, short name or glob: what they need is run, and nothing else.

@@ -263,3 +263,13 @@ def test_no_sentence_of_the_test_has_a_token_that_was_trained_on():
     )
     assert not train & test
     assert len(test) == pytest.approx(0.25 * (len(train) + len(test)), abs=1)
+
+
+def test_smoke_leaves_the_heads_of_a_real_model_to_quick():
+    (smoke,), (quick,) = (
+        [one for one in experiments(scale) if one.name == "amsel2024/text-heads"]
+        for scale in (Scale.SMOKE, Scale.QUICK)
+    )
+    assert (quick.requires() is None) == (missing() is None)
+    lack = missing() or "it embeds 1,600 sentences with all-MiniLM-L6-v2: run it at scale quick"
+    assert smoke.not_run == f"amsel2024/text-heads is not run: {lack}."

@@ -83,11 +83,14 @@ def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
         return f"Scale {scale.value}: all {todo.cells} trainings are finished already."
     done = f", {todo.finished} finished already" if todo.finished else ""
     where = f"{device} ({engine.at_work})" if engine.at_work else device
+    trainings = "1 training" if left == 1 else f"{left} trainings"
     groups = "1 group" if len(todo.groups) == 1 else f"{len(todo.groups)} groups"
     if not todo.timed:
-        return f"Scale {scale.value}: {left} trainings in {groups}{done}, on {where} with {todo.workers} at a time."
+        return (
+            f"Scale {scale.value}: {trainings} in {groups}{done}, on {where} with {todo.workers} at a time."
+        )
     return (
-        f"Scale {scale.value}: {left} trainings in {groups}{done}; "
+        f"Scale {scale.value}: {trainings} in {groups}{done}; "
         f"about {_duration(todo.seconds)} on {where} with {todo.workers} at a time, by a short measurement."
     )
 

@@ -217,7 +217,7 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
 
     def die():
         steps.append(1)
-        if len(steps) == 40:
+        if len(steps) == 10:
             raise KeyboardInterrupt
 
     path = tmp_path / "killed.pt"
@@ -227,7 +227,7 @@ def test_a_killed_group_goes_on_inside_and_ends_the_same(tmp_path, monkeypatch):
     batch = training.batch
     monkeypatch.setattr(training, "batch", lambda *given, **kind: drawn.append(1) or batch(*given, **kind))
     resumed = TRAINER.run(cells, Job(state=path, tick=lambda: told.append(1)))
-    assert len(drawn) == cells[0].train.steps - 40
+    assert len(drawn) == cells[0].train.steps - 10
     assert len(told) == cells[0].train.steps
     assert [outcome.records for outcome in resumed] == whole
 

@@ -33,8 +33,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 8, Scale.PAPER: 40}
 """Seeds that are judged. As many before them, 0 … SEEDS − 1, choose the learning rate."""
 
-STEPS = {Scale.SMOKE: 10, Scale.QUICK: 80, Scale.PAPER: 300}
-MANY_STEPS = {Scale.SMOKE: 10, Scale.QUICK: 300, Scale.PAPER: 600}
+STEPS = {Scale.SMOKE: 20, Scale.QUICK: 80, Scale.PAPER: 300}
+MANY_STEPS = {Scale.SMOKE: 20, Scale.QUICK: 300, Scale.PAPER: 600}
 MANY_PATTERNS = {Scale.SMOKE: (2,), Scale.QUICK: (4, 8), Scale.PAPER: (4, 6, 8)}
 MANY_RANKS = {Scale.SMOKE: (1, 2), Scale.QUICK: (1, 2, 4, 8), Scale.PAPER: (1, 2, 3, 4, 6, 8, 20)}
 """With more patterns training takes longer, and needs k and k/2 among the ranks."""

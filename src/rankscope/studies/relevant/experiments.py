@@ -16,7 +16,7 @@ from rankscope.studies.relevant.trainer import VoteTrainer
 CLASSIFIER = ManyClass(**{name: getattr(MODEL, name) for name in type(MODEL).model_fields})
 
 SEEDS = {Scale.SMOKE: 2, Scale.QUICK: 8, Scale.PAPER: 40}
-STEPS = {Scale.SMOKE: 10, Scale.QUICK: 300, Scale.PAPER: 600}
+STEPS = {Scale.SMOKE: 40, Scale.QUICK: 300, Scale.PAPER: 600}
 PATTERNS = {Scale.SMOKE: (2, 4), Scale.QUICK: (2, 3, 4, 5, 6, 7, 8), Scale.PAPER: (2, 3, 4, 5, 6, 7, 8)}
 IN_CLASSES = {
     Scale.SMOKE: ((4, 2),),
