@@ -232,28 +232,28 @@ WAYS = {
 
 def compression() -> str:
     """What every way adds to the loss, by the share of attention's weights that stays."""
-    rows = []
-    for model, found in read("compression").items():
+    rows, content = [], read("compression")
+    shares = sorted({one["share"] for found in content.values() for one in found["ways"]})
+    for model, found in content.items():
         added = {
             (one["way"], one["share"]): [
                 after - before for after, before in zip(one["losses"], found["before"], strict=True)
             ]
             for one in found["ways"]
         }
-        shares = sorted({share for _, share in added})
         means = {place: sum(values) / len(values) for place, values in added.items()}
-        least = {share: min(means[way, share] for way in WAYS if (way, share) in means) for share in shares}
+        least = {share: min(means[way, share] for way in WAYS if (way, share) in means) for _, share in means}
         whole, silent = (sum(found[what]) / found["splits"] for what in ("before", "without_attention"))
-        rows.append((f"**{model}**: {digits(whole, 3)}, without attention {digits(silent, 3)}",))
+        rows.append((f"**{model}**: {digits(round(whole, 6), 3)}, without attention {digits(silent, 3)}",))
         for way, name in WAYS.items():
             cells = []
             for share in shares:
                 if (way, share) not in means:
                     cells.append("–")
                     continue
-                mean = means[way, share]
-                cell = f"{mean:.4f} ({min(added[way, share]):.4f} … {max(added[way, share]):.4f})"
-                cells.append(f"**{cell}**" if mean == least[share] else cell)
+                ends = (means[way, share], min(added[way, share]), max(added[way, share]))
+                cell = "{:.4f} ({:.4f} … {:.4f})".format(*(round(end, 4) + 0.0 for end in ends))
+                cells.append(f"**{cell}**" if ends[0] == least[share] else cell)
             rows.append((name, *cells))
     header = ("loss of the whole; way", *(f"keeps {1 - share:.0%}" for share in shares))
     return table(header, [(*row, *[""] * (len(header) - len(row))) for row in rows])
@@ -266,7 +266,8 @@ def adapters() -> str:
         for step, one in found.items():
             if isinstance(one, dict):
                 error = digits(one["output_error"]) if "output_error" in one else ""
-                rows.append((pair, step, digits(one["cpu_seconds"]), digits(one["peak_mib"] / 1024), error))
+                peak = digits(one["peak_mib"] / 1024) if "peak_mib" in one else ""
+                rows.append((pair, step, digits(one["cpu_seconds"]), peak, error))
     header = ("pair", "step", "CPU seconds", "peak memory (GiB)", "error of the output")
     return table(header, rows)
 

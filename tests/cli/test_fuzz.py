@@ -325,6 +325,11 @@ def test_contents(cli, at_hand):
                     told(cli, (command, at_hand["base"], flag, file))
 
 
+def test_a_pipe_that_nobody_reads_is_not_written_to(refuses, zoo, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refuses("heads", zoo / "llama", "--csv", tmp_path / "pipe", saying="pipe: No such device or address")
+
+
 def test_towers(tmp_path):
     """The configurations that a model of several towers nests."""
     for name in ("clip", "gemma3-towers", "deepseek_v3"):

@@ -80,6 +80,7 @@ def test_the_page_of_heads_opens(cli, zoo, tmp_path, browser):
     [
         (["heads", "./nowhere"], "./nowhere: no such file or folder."),
         (["heads", "{zoo}/gpt2", "--offset", "3"], "has no RoPE that is known"),
+        (["heads", "{zoo}/llama", "--offset", "9" * 30], "a distance in tokens is at most"),
         (["heads", "{zoo}/llama", "--device", "tpu9"], "Unknown device 'tpu9'. Use cpu, or cuda"),
         (["heads", "{zoo}/llama", "--map", "lama"], "No architecture 'lama'. Did you mean 'llama'?"),
         (["heads", "{zoo}/llama", "--map", "no.json"], "no.json: no readable JSON layout"),

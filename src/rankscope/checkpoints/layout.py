@@ -156,8 +156,14 @@ class Layout(Config):
 
     name: str
     model_types: tuple[str, ...] = ()
-    attention: tuple[AttentionLayout, ...] = Field(min_length=1)
+    attention: tuple[AttentionLayout, ...]
     mlps: tuple[MlpLayout, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_heads(self) -> Self:
+        if not self.attention:
+            raise ValueError("name at least one attention block")
+        return self
 
 
 def read_layout(path: str | Path) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,4 +87,6 @@ def to_json(content: Any) -> str:
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
     """Write a table for spreadsheets."""
     with plain_errors(f"--csv {path}", "Give a file in a folder that is there."):
+        if path.is_fifo():  # one that nobody reads would be waited for
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
         frame.to_csv(path, index=False)

@@ -38,6 +38,9 @@ NOTES = {
     "softcap": "Scores pass through a soft cap; the QK product is before it.",
 }
 UNREAD = "The tower {} is of an architecture that is not known: none of its heads is here."
+FARTHEST = 2**31
+"""An offset beyond is none that a context has."""
+
 AT_OFFSET = (
     "RoPE turns queries and keys by their distance; the QK product is that of distance {offset} alone."
 )
@@ -114,6 +117,10 @@ def products(
     if weights.k_norm is not None:
         gains = weights.k_norm[group] if weights.k_norm.dim() > 1 else weights.k_norm
         w_k = gains[..., None] * w_k
+    if offset is not None and abs(offset) > FARTHEST:
+        raise InputError(
+            f"offset: a distance in tokens is at most {FARTHEST:,}. Give a nearer one.", argument="offset"
+        )
     if offset is not None:
         if block.rope is None:
             raise InputError(
