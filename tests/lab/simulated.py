@@ -34,6 +34,15 @@ class Simulated:
         self.nodes[node.node_id] = node
         return node.node_id
 
+    @contextmanager
+    def guest(self, **options):
+        """A node for a while."""
+        node = self.add(**options)
+        try:
+            yield node
+        finally:
+            self.kill(node)
+
     def kill(self, node):
         """As if its machine had lost power."""
         self.look()
@@ -101,7 +110,7 @@ def simulated(nodes=3):
     wait_for(lambda: not made.left(), 90, lambda: [_command(pid) for pid in made.left()])
 
 
-def wait_for(condition, seconds=30.0, found=lambda: ""):
+def wait_for(condition, seconds=90.0, found=lambda: ""):
     """Until it is so."""
     end = time.monotonic() + seconds
     while not condition():

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pandas as pd
@@ -251,10 +251,12 @@ def assigned(work, task, folder):
 
 def test_groups_share_a_gpu_by_the_fraction_that_they_ask_for(cluster, monkeypatch, tmp_path):
     """On a node that says it has a GPU: no GPU computes here, and what is tried is who would get which."""
-    node = cluster.add(cpus=6, num_gpus=1)
     monkeypatch.setattr("rankscope.lab.engines.ray.cluster._ENTRY", ray.remote(assigned))
     one = walks()
-    with Ray("cuda", address=cluster.address, gpus=0.25) as engine:
+    with (
+        cluster.guest(cpus=6, num_gpus=1) as node,
+        Ray("cuda", address=cluster.address, gpus=0.25) as engine,
+    ):
         wait_for(lambda: engine.at_work == "1 node, 4 workers")
         assert engine.place == "ray 0.25 of GPU"
         tasks = [engine._task(one, one.cells()[:2])] * 5
@@ -269,7 +271,6 @@ def test_groups_share_a_gpu_by_the_fraction_that_they_ask_for(cluster, monkeypat
     assert shared == [({"CPU": 1.0, "GPU": 0.25}, shared[0][1])] * 5
     assert len(shared[0][1]) == 1
     assert alone == ({"CPU": 1.0}, [])
-    cluster.kill(node)
 
 
 def step(work, task):
@@ -279,17 +280,16 @@ def step(work, task):
 
 def test_steps_are_timed_on_every_kind_of_gpu_and_the_slowest_counts(cluster, monkeypatch):
     monkeypatch.setattr("rankscope.lab.engines.ray.cluster._ENTRY", ray.remote(step))
-    nodes = [
-        cluster.add(num_gpus=1, resources={f"accelerator_type:{kind}": 1}, env_vars={"STEP": seconds})
-        for kind, seconds in (("Slow", "0.5"), ("Quick", "0.25"), ("Slow", "0.5"))
-    ]
     shape = Shape(walks(), None, tuple(walks().cells()))
-    with Ray("cuda", address=cluster.address) as engine, engine.probes([shape]) as probe:
+    with ExitStack() as guests:
+        for kind, seconds in (("Slow", "0.5"), ("Quick", "0.25"), ("Slow", "0.5")):
+            named = {f"accelerator_type:{kind}": 1}
+            guests.enter_context(cluster.guest(num_gpus=1, resources=named, env_vars={"STEP": seconds}))
+        engine = guests.enter_context(Ray("cuda", address=cluster.address))
+        probe = guests.enter_context(engine.probes([shape]))
         wait_for(lambda: engine.at_work == "3 nodes, 3 workers")
         assert engine.place == "ray 1 of Quick, Slow"
         assert probe(0, 2) == 0.5
-    for node in nodes:
-        cluster.kill(node)
 
 
 def test_nothing_imports_ray_before_it_is_asked_for():

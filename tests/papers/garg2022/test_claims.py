@@ -119,7 +119,10 @@ def test_every_figure_and_the_finding_are_made_of_such_tables():
     assert ids == {claim.figure for claim in CLAIMS} | {"garg2022-heads-shifts"}
     (finding,) = PAPER.findings(results)
     assert finding.answer == "Where a decoder learns in context, they do not."
-    assert "16 heads of rank 1 have an error of 0.16, and 1 of rank 16, with as many parameters, of 0.01 " in finding.sentence
+    assert (
+        "16 heads of rank 1 have an error of 0.16, and 1 of rank 16, with as many parameters, of 0.01 "
+        in finding.sentence
+    )
     assert finding.sentence.endswith(
         "the solution appears by step 118 with 16, and by step 103 with 1, and long after it they err by 0.16 and 0.01."
     )
