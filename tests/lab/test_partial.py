@@ -92,6 +92,11 @@ def test_a_check_that_sees_the_missing_cells_has_no_verdict(question, errors):
     assert [check.what for check in found.so_far] == ["question 1"]
 
 
+def test_a_check_without_a_value_says_nothing_so_far():
+    of_none = asks(lambda t: t.groupby("seed")["error"].max(), lambda t: t.loc[t["scale"] == 9.0, "error"])
+    assert judged(of_none, part(without_scale_2)).so_far == []
+
+
 @pytest.mark.parametrize(
     "question",
     [

@@ -45,7 +45,9 @@ def judged(claim: Claim, part: Part) -> Judgement | Unfinished:
     filled = [own, none, *filter(None, extreme)]  # what is measured may have no such value
     if made and all(checks.keys() == made.keys() for checks in filled):
         return judge(claim, part.table)
-    so_far = [check for said, check in made.items() if all(said in checks for checks in filled)]
+    so_far = [
+        check for said, check in made.items() if check.values and all(said in checks for checks in filled)
+    ]
     return Unfinished(claim, so_far)
 
 
