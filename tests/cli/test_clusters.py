@@ -70,7 +70,7 @@ def test_a_failed_group_is_named_and_the_exit_code_says_so(cli, monkeypatch, tmp
     monkeypatch.chdir(tmp_path)
     code, _, err = cli(*ONE, "--out", "run")
     assert code == 0
-    assert "1 trainings in 1 group, 7 finished already" in err
+    assert "1 training in 1 group, 7 finished already" in err
 
 
 def test_who_is_at_work_is_told(cli, monkeypatch, tmp_path):

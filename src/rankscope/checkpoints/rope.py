@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -90,8 +89,8 @@ def turns_neighbours(model_type: str) -> bool | None:
     """
     try:
         known = import_extra("transformers").CONFIG_MAPPING[model_type]
-        code = vars(import_module(known.__module__.replace("configuration_", "modeling_")))
-    except (InputError, KeyError, ImportError):
+        code = vars(import_extra(known.__module__.replace("configuration_", "modeling_")))
+    except (InputError, KeyError):
         return None
     rotate = code.get("rotate_half") or code.get("rotate_every_two")
     if rotate is None:
