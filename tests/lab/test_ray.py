@@ -166,24 +166,23 @@ def test_a_group_at_which_worker_after_worker_dies_is_named_and_the_others_are_f
 
 
 def test_a_deadline_stops_groups_with_their_state(engine, tmp_path, expected, monkeypatch):
-    """The deadline is over once every group has begun, however long that takes on a busy machine."""
-    experiment, store = walks(tmp_path / "trace", pause=0.3, seeds=2), Store(tmp_path / "run")
+    """The walks stand still, and the deadline is over once all have begun, however long that takes on a busy machine."""
+    trace, hold = tmp_path / "trace", tmp_path / "hold"
+    hold.touch()
+    experiment, store = walks(trace, seeds=2, hold=hold), Store(tmp_path / "run")
     todo = schedule([experiment], store, "cpu", group_size=2, engine=engine)
     quick = replace(todo, groups=tuple(replace(group, seconds=0.1) for group in todo.groups))
-    all_begun: list[float] = []
 
     def clock() -> float:
-        now = time.monotonic()
-        if not all_begun and len(begun(tmp_path / "trace")) == 3:
-            all_begun.append(now)
-        return now + (1e6 if all_begun and now > all_begun[0] + 1 else 0)
+        return time.monotonic() + (1e6 if len(begun(trace)) == 3 else 0)
 
     with monkeypatch.context() as patch:
         patch.setattr("rankscope.lab.runner.time", SimpleNamespace(monotonic=clock))
         assert run(quick, store, "cpu", engine=engine, deadline=time.monotonic() + 1e5) == 3
     assert len(list((tmp_path / "run" / "unfinished").rglob("*.pt"))) == 3
+    hold.unlink()
     same(go(tmp_path / "run", experiment, engine), experiment, expected)
-    assert [step > 0 for *_, step in begun(tmp_path / "trace")] == 3 * [False] + 3 * [True]
+    assert [step > 0 for *_, step in begun(trace)] == 3 * [False] + 3 * [True]
 
 
 def test_a_straggler_gets_another_worker(cluster, said, tmp_path, expected):

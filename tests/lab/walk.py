@@ -29,12 +29,15 @@ class Train(Config):
 
 
 class Walk(Trainer):
-    """Random walks. `trace` is a folder where an attempt leaves a file: its cell, node, process and first step."""
+    """Random walks. `trace` is a folder where an attempt leaves a file: its cell, node, process and first step.
+
+    While the file `hold` is there, a walk stands still after its first step.
+    """
 
     probe_steps = 1
 
-    def __init__(self, trace=None, raising=(), killing=()):
-        self.trace, self.raising, self.killing = trace, raising, killing
+    def __init__(self, trace=None, raising=(), killing=(), hold=None):
+        self.trace, self.raising, self.killing, self.hold = trace, raising, killing, hold
 
     def shape_key(self, cell):
         return cell.model.scale
@@ -60,6 +63,9 @@ class Walk(Trainer):
             if state:
                 now = {"done": step + 1, "walk": walk}
                 state.after_step(lambda now=now: now, job.tick)
+                while self.hold and self.hold.exists():
+                    time.sleep(0.05)
+                    state.after_step(lambda now=now: now, job.tick)
             else:
                 job.tick()
         return walk
@@ -91,14 +97,14 @@ def begun(folder):
     ]
 
 
-def walks(trace=None, pause=0.01, raising=(), killing=(), scales=(1.0, 2.0, 3.0), seeds=4):
+def walks(trace=None, pause=0.01, raising=(), killing=(), scales=(1.0, 2.0, 3.0), seeds=4, hold=None):
     return Experiment(
         name="walks",
         task=Task(),
         model=Model(),
         train=Train(pause=pause),
         grid=Grid(seed=range(seeds), scale=scales),
-        trainer=Walk(None if trace is None else Path(trace), raising, killing),
+        trainer=Walk(None if trace is None else Path(trace), raising, killing, hold),
     )
 
 
