@@ -117,7 +117,9 @@ def test_every_node_works_and_the_table_is_the_local_one(engine, tmp_path, expec
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_killed_workers_group_goes_on_from_its_state(cluster, said, tmp_path, expected, shared):
-    experiment, states = walks(tmp_path / "trace", pause=0.1, seeds=2), tmp_path / "states"
+    hold, states = tmp_path / "hold", tmp_path / "states"
+    hold.touch()  # no walk ends before one has been killed
+    experiment = walks(tmp_path / "trace", seeds=2, hold=hold)
     told = {"state": states, "push": 1e9} if shared else {"push": 0.2}
     with (
         Ray(address=cluster.address, say=said.append, **told) as engine,
@@ -125,6 +127,7 @@ def test_a_killed_workers_group_goes_on_from_its_state(cluster, said, tmp_path, 
     ):
         victim = with_state(tmp_path / "run", experiment, states if shared else None)
         os.kill(victim[2], signal.SIGKILL)
+        hold.unlink()
     same(Store(tmp_path / "run"), experiment, expected)
     assert [step > 0 for group, _, _, step in begun(tmp_path / "trace") if group == victim[0]] == [
         False,
