@@ -11,11 +11,12 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from rankscope.kernels.causal_attention import causal_attention
 
-SHAPES = [(1, 4, 2, 7), (3, 6, 2, 20), (8, 16, 2, 33), (16, 32, 1, 82), (64, 64, 1, 40)]
-"""Rank, channels, samples, tokens: one block and several, whole ones and not, rank 3 of 16 channels."""
+SHAPES = [(1, 4, 2, 7), (3, 6, 2, 20), (8, 16, 2, 33), (16, 32, 1, 82), (64, 64, 1, 40), (8, 8, 2, 140)]
+"""Rank, channels, samples, tokens: one block, several and very many, whole ones and not, rank 3 of 16 channels."""
 
 
-def plain(qkv, rank, tokens):
+def plain(qkv, bias, rank, tokens):
+    qkv = qkv + bias.unsqueeze(1)
     members, positions, width = qkv.shape
     cut = qkv.view(members * positions // tokens, tokens, 3, width // 3 // rank, rank)
     q, k, v = cut.permute(2, 0, 3, 1, 4)
@@ -25,28 +26,26 @@ def plain(qkv, rank, tokens):
 
 
 def errors(rank, channels, samples, tokens, device="cpu", dtype=torch.float32, members=2):
-    """Relative errors of the value and of the gradient."""
-    draw = torch.Generator().manual_seed(0)
-    qkv = torch.randn(members, samples * tokens, 3 * channels, generator=draw).to(dtype)
-    pull = torch.randn(members, samples * tokens, channels, generator=draw).to(dtype)
-    there, exact = (array.detach().requires_grad_() for array in (qkv.to(device), qkv.double()))
-    ours, theirs = causal_attention(there, [rank] * members, tokens), plain(exact, rank, tokens)
-    ours.backward(pull.to(device))
-    theirs.backward(pull.double())
-    return [relative(ours.detach(), theirs.detach()), relative(there.grad, exact.grad)]
+    """Relative errors of the value and of the gradients of q, k, v and of their bias."""
+    return mixed_errors(device, dtype, [rank] * members, samples, tokens, channels)
 
 
-def mixed_errors(device="cpu", dtype=torch.float32, ranks=(8, 8, 4, 1), samples=2, tokens=20):
-    """The same of members of different rank in one call."""
+def mixed_errors(device="cpu", dtype=torch.float32, ranks=(8, 8, 4, 1), samples=2, tokens=20, channels=8):
+    """The same of members of different rank in one call. The bias is a part of a larger array."""
     draw = torch.Generator().manual_seed(0)
-    qkv = torch.randn(len(ranks), samples * tokens, 3 * 8, generator=draw).to(dtype)
-    pull = torch.randn(len(ranks), samples * tokens, 8, generator=draw).to(dtype)
-    there, exact = (array.detach().requires_grad_() for array in (qkv.to(device), qkv.double()))
-    ours = causal_attention(there, ranks, tokens)
-    theirs = torch.cat([plain(exact[i : i + 1], rank, tokens) for i, rank in enumerate(ranks)])
+    qkv = torch.randn(len(ranks), samples * tokens, 3 * channels, generator=draw).to(dtype)
+    bias = torch.randn(len(ranks), 4 * channels, generator=draw)[:, channels:]
+    pull = torch.randn(len(ranks), samples * tokens, channels, generator=draw).to(dtype)
+    there = [array.to(device).detach().requires_grad_() for array in (qkv, bias)]
+    exact = [array.double().requires_grad_() for array in (qkv, bias)]
+    ours = causal_attention(*there, ranks, tokens)
+    theirs = torch.cat(
+        [plain(*(array[i : i + 1] for array in exact), rank, tokens) for i, rank in enumerate(ranks)]
+    )
     ours.backward(pull.to(device))
     theirs.backward(pull.double())
-    return [relative(ours.detach(), theirs.detach()), relative(there.grad, exact.grad)]
+    gradients = [relative(one.grad, other.grad) for one, other in zip(there, exact, strict=True)]
+    return [relative(ours.detach(), theirs.detach()), *gradients]
 
 
 def relative(ours, theirs):
@@ -57,7 +56,7 @@ def nan_stays_in_its_sample():
     """Which samples of three, the second with a NaN in its last token, have one in the result at the first token."""
     qkv = torch.randn(1, 3 * 5, 3 * 4, generator=torch.Generator().manual_seed(0))
     qkv[0, 9] = torch.nan
-    found = causal_attention(qkv, [4], 5).view(3, 5, 4).isnan().any(-1)
+    found = causal_attention(qkv, torch.zeros(1, 12), [4], 5).view(3, 5, 4).isnan().any(-1)
     return found.tolist()
 
 

@@ -87,7 +87,8 @@ def forward(
 ) -> Float[Tensor, "member sample token"]:
     """The number at every token; `dtype` is that of products and branches, and of matrices that are given in it already."""
     samples, tokens = inputs.shape[1:3]
-    read = torch.bmm(inputs.flatten(1, 2), weights["w_read"].mT)
+    # sample by sample: its gradient sums few numbers over very many positions, which one product does slowly
+    read = torch.matmul(inputs, weights["w_read"].mT.unsqueeze(1)).flatten(1, 2)
     x = weights["positions"][:, None, :tokens].expand(-1, samples, -1, -1).flatten(1, 2)
     branch, bias = read, weights["b_read"]
     for layer in range(models[0].layers):
@@ -139,9 +140,7 @@ def _bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
 
 def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> Tensor:
     """Causal attention by every member's own heads: one call for those that the kernel takes, one per rank for the others."""
-    bias = own["b_qkv"].to(x.dtype).unsqueeze(1)
-    qkv = torch.baddbmm(bias, x, own["w_qkv"].to(x.dtype).mT)
-    samples = x.shape[1] // tokens
+    qkv, samples = _product(x, own["w_qkv"]), x.shape[1] // tokens
     calls = [
         list(ranks)
         for _, ranks in groupby(
@@ -150,12 +149,15 @@ def _attend(models: Sequence[Decoder], own: Weights, x: Tensor, tokens: int) -> 
         )
     ]
     # slices would each have a gradient of the whole array's size
-    parts = torch.split_with_sizes(qkv, [len(ranks) for ranks in calls]) if len(calls) > 1 else [qkv]
+    sizes = [len(ranks) for ranks in calls]
+    parts, biases = (
+        array.split_with_sizes(sizes) if len(calls) > 1 else [array] for array in (qkv, own["b_qkv"])
+    )
     contexts = [
-        causal_attention(part, ranks, tokens)
+        causal_attention(part, bias, ranks, tokens)
         if gains(ranks[0], samples, part.dtype, part.device)
-        else _stock(part, ranks[0], tokens)
-        for ranks, part in zip(calls, parts, strict=True)
+        else _stock(part + bias.unsqueeze(1).to(part.dtype), ranks[0], tokens)
+        for ranks, part, bias in zip(calls, parts, biases, strict=True)
     ]
     return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.kernels.attention import power_of_two
+from rankscope.kernels.vectors import part_sums, strided
 
 ELEMENTS = 2048
 """Of a program's block."""
@@ -40,7 +41,7 @@ def _forward(
 
     x, branch = x.contiguous(), branch.contiguous()
     total, normed = torch.empty_like(x), torch.empty_like(x, dtype=dtype)
-    vectors, strides = _vectors(bias, gain, shift)
+    vectors, strides = zip(*(strided(vector) for vector in (bias, gain, shift)), strict=True)
     grid, sizes = _launch(x)
     kernels.forward[grid](x, branch, *vectors, total, normed, *strides, x.shape[1], epsilon, **sizes)
     return total, normed
@@ -62,13 +63,13 @@ def _backward(
     to_x = torch.empty_like(total)
     to_branch = total.new_empty(total.shape if narrow != total.dtype else 0, dtype=narrow)
     parts = total.new_empty(len(total), grid[0], 3, total.shape[2])
-    (gain,), (stride,) = _vectors(gain)
+    gain, stride = strided(gain)
     kernels.backward[grid](
         to_normed.contiguous() if to_total is None else to_total.contiguous(), to_normed.contiguous(), total, gain,
         to_x, to_branch, parts, stride, total.shape[1], epsilon,
         WITH_TOTAL=to_total is not None, NARROW=narrow != total.dtype, **sizes,
     )  # fmt: skip
-    return to_x, to_branch, parts.sum(1)
+    return to_x, to_branch, part_sums(parts)
 
 
 @_forward.register_fake
@@ -107,12 +108,6 @@ def _gradient(ctx, to_total, to_normed):  # type: ignore[no-untyped-def]
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
-
-
-def _vectors(*vectors: Tensor) -> tuple[list[Tensor], list[int]]:
-    """Vectors of members as the kernels read them, and what lies between two members: they may be parts of one array."""
-    read = [vector if vector.stride(1) == 1 else vector.contiguous() for vector in vectors]
-    return read, [vector.stride(0) for vector in read]
 
 
 def _launch(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:

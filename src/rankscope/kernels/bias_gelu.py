@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.kernels.attention import power_of_two
+from rankscope.kernels.vectors import part_sums, strided
 
 COLUMNS, ROWS = 128, 16
 """Of a program's block, at most."""
@@ -28,7 +29,7 @@ def _forward(x: Tensor, bias: Tensor) -> Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     grid, sizes = _launch(x)
-    kernels.forward[grid](x, *_read(bias), out, x.shape[1], **sizes)
+    kernels.forward[grid](x, *strided(bias), out, x.shape[1], **sizes)
     return out
 
 
@@ -40,8 +41,8 @@ def _backward(pull: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     grid, sizes = _launch(x)
     to_x = torch.empty_like(x)
     parts = bias.new_empty(len(x), grid[0], x.shape[2])
-    kernels.backward[grid](pull.contiguous(), x, *_read(bias), to_x, parts, x.shape[1], **sizes)
-    return to_x, parts.sum(1)
+    kernels.backward[grid](pull.contiguous(), x, *strided(bias), to_x, parts, x.shape[1], **sizes)
+    return to_x, part_sums(parts)
 
 
 @_forward.register_fake
@@ -63,12 +64,6 @@ def _gradient(ctx, pull):  # type: ignore[no-untyped-def]
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
-
-
-def _read(bias: Tensor) -> tuple[Tensor, int]:
-    """A bias as the kernels read it, and what lies between two members: it may be a part of a larger array."""
-    read = bias if bias.stride(1) == 1 else bias.contiguous()
-    return read, read.stride(0)
 
 
 def _launch(x: Tensor) -> tuple[tuple[int, int, int], dict[str, int]]:

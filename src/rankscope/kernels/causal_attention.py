@@ -1,8 +1,9 @@
 """Causal attention as a torch operator: `rankscope::causal_attention`, with its gradient.
 
 q, k, v are one array, as one projection of tokens writes them, and so is their gradient: nothing is cut, transposed or joined
-on the way, and nothing of size heads × tokens × tokens touches memory. One call serves members of different rank. Each rank
-has a launch of its own; few large heads leave most of a GPU idle, so the launches go side by side, in streams of their own.
+on the way, and nothing of size heads × tokens × tokens touches memory. The projection's bias is added as q, k and v are read,
+and its gradient is summed up where theirs is written. One call serves members of different rank. Each rank has a launch of
+its own; few large heads leave most of a GPU idle, so the launches go side by side, in streams of their own.
 """
 
 import math
@@ -10,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -19,6 +20,7 @@ from torch import Tensor
 from rankscope import kernels
 from rankscope.core import InputError
 from rankscope.kernels.attention import MOST_PROGRAMS, power_of_two, precision, rank_groups
+from rankscope.kernels.vectors import part_sums, strided
 
 LARGEST_RANK = 64
 SMALLEST_SIDE = 16
@@ -44,87 +46,106 @@ def gains(rank: int, samples: int, dtype: torch.dtype, device: torch.device | st
 
 
 def causal_attention(
-    qkv: Float[Tensor, "member position 3*inner"], ranks: Sequence[int], tokens: int
+    qkv: Float[Tensor, "member position 3*inner"],
+    bias: Float[Tensor, "member 3*inner"],
+    ranks: Sequence[int],
+    tokens: int,
 ) -> Float[Tensor, "member position inner"]:
     """softmax(q kᵀ/√rank) v over a token and those before it, in every head of every sample; positions are (sample, token).
 
-    qkv   the channels of q, then those of k, then those of v; member m has heads of `ranks[m]` of them
+    qkv    the channels of q, then those of k, then those of v; member m has heads of `ranks[m]` of them
+    bias   what is added to them first, in float32
     """
-    _check(qkv, ranks, tokens)
-    out: Tensor = _forward(qkv, list(ranks), tokens)[0]
+    _check(qkv, bias, ranks, tokens)
+    out: Tensor = _forward(qkv, bias, list(ranks), tokens)[0]
     return out
 
 
 @torch.library.custom_op("rankscope::causal_attention", mutates_args=())
-def _forward(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+def _forward(qkv: Tensor, bias: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
     """The result, and log₂ Σ exp2 of every row's scores, which the gradient needs."""
     from rankscope.kernels import causal_attention_triton as triton_kernels
 
-    qkv = qkv.contiguous()
+    qkv, (bias, stride) = qkv.contiguous(), strided(bias)
     out, lse = _room_for_out(qkv), _room_for_lse(qkv, ranks)
-    _side_by_side(triton_kernels.forward, (qkv, out), lse, (), ranks, tokens)
+    for launch in _side_by_side(qkv, ranks, tokens):
+        of = launch.members
+        triton_kernels.forward[launch.grid](
+            qkv[of], bias[of], out[of], lse[launch.levels], stride, *launch.sizes, **launch.fixed
+        )
     return out, lse
 
 
 @torch.library.custom_op("rankscope::causal_attention_backward", mutates_args=())
-def _backward(pull: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int) -> Tensor:
+def _backward(
+    pull: Tensor, qkv: Tensor, bias: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int
+) -> tuple[Tensor, Tensor]:
+    """The gradients of q, k, v and of their bias."""
     from rankscope.kernels import causal_attention_triton as triton_kernels
 
-    qkv, pull = qkv.contiguous(), pull.contiguous()
+    qkv, pull, (bias, stride) = qkv.contiguous(), pull.contiguous(), strided(bias)
     grad = torch.empty_like(qkv)
-    _side_by_side(triton_kernels.backward, (qkv, out), lse, (pull, grad), ranks, tokens)
-    return grad
+    parts = bias.new_empty(len(qkv), qkv.shape[1] // tokens, qkv.shape[2])
+    for launch in _side_by_side(qkv, ranks, tokens):
+        of = launch.members
+        triton_kernels.backward[launch.grid](
+            qkv[of], bias[of], out[of], lse[launch.levels], pull[of], grad[of], parts[of], stride,
+            *launch.sizes, **launch.fixed,
+        )  # fmt: skip
+    return grad, part_sums(parts)
 
 
 @_forward.register_fake
-def _(qkv: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+def _(qkv: Tensor, bias: Tensor, ranks: list[int], tokens: int) -> tuple[Tensor, Tensor]:
     return _room_for_out(qkv), _room_for_lse(qkv, ranks)
 
 
 @_backward.register_fake
-def _(pull: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int) -> Tensor:
-    return qkv.new_empty(qkv.shape)
+def _(
+    pull: Tensor, qkv: Tensor, bias: Tensor, out: Tensor, lse: Tensor, ranks: list[int], tokens: int
+) -> tuple[Tensor, Tensor]:
+    return qkv.new_empty(qkv.shape), bias.new_empty(bias.shape)
 
 
 def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    qkv, ctx.ranks, ctx.tokens = inputs
-    ctx.save_for_backward(qkv, *output)
+    qkv, bias, ctx.ranks, ctx.tokens = inputs
+    ctx.save_for_backward(qkv, bias, *output)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)  # or zeros would be written for the second output
 
 
 def _gradient(ctx, pull, _):  # type: ignore[no-untyped-def]
-    return _backward(pull, *ctx.saved_tensors, ctx.ranks, ctx.tokens), None, None
+    return *_backward(pull, *ctx.saved_tensors, ctx.ranks, ctx.tokens), None, None
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
 
 
-def _side_by_side(
-    kernel: Any,
-    arrays: Sequence[Tensor],
-    lse: Tensor,
-    others: Sequence[Tensor],
-    ranks: Sequence[int],
-    tokens: int,
-) -> None:
-    """Launch the kernel for the members of each rank, in a stream of its own where there are several."""
+@dataclass(frozen=True)
+class _Launch:
+    """The members of a rank, where their rows' logarithms lie, programs, the sizes that they are told, and the fixed ones."""
+
+    members: slice
+    levels: slice
+    grid: tuple[int, int]
+    sizes: tuple[int, int, int, float]
+    fixed: dict[str, int | str]
+
+
+def _side_by_side(qkv: Tensor, ranks: Sequence[int], tokens: int) -> Iterator[_Launch]:
+    """A launch for the members of each rank, to be made in a stream of its own where there are several."""
     groups = list(rank_groups(ranks))
-    device, (_, positions, inner) = arrays[0].device, arrays[1].shape
-    aside = arrays[0].is_cuda and len(groups) > 1
+    aside = qkv.is_cuda and len(groups) > 1
     start = 0
     for place, (rank, members) in enumerate(groups):
-        stop = start + (members.stop - members.start) * (inner // rank) * positions
-        grid, sizes, fixed = _launch(arrays[0][members], rank, tokens)
-        with _aside(place, device) if aside else nullcontext():
-            kernel[grid](
-                *(array[members] for array in arrays), lse[start:stop], *(array[members] for array in others),
-                *sizes, **fixed,
-            )  # fmt: skip
+        grid, sizes, fixed = _launch(qkv[members], rank, tokens)
+        stop = start + grid[0] * qkv.shape[1]
+        with _aside(place, qkv.device) if aside else nullcontext():
+            yield _Launch(members, slice(start, stop), grid, sizes, fixed)
         start = stop
     if aside:
-        for stream in _streams(device, len(groups)):
-            torch.cuda.current_stream(device).wait_stream(stream)
+        for stream in _streams(qkv.device, len(groups)):
+            torch.cuda.current_stream(qkv.device).wait_stream(stream)
 
 
 @contextmanager
@@ -169,9 +190,14 @@ def _launch(
     )
 
 
-def _check(qkv: Tensor, ranks: Sequence[int], tokens: int) -> None:
+def _check(qkv: Tensor, bias: Tensor, ranks: Sequence[int], tokens: int) -> None:
     """The kernel itself would read and write beside the arrays."""
     members, positions, width = qkv.shape
+    if bias.shape != (members, width) or bias.dtype != torch.float32:
+        raise InputError(
+            f"causal_attention: a bias of shape {tuple(bias.shape)} in {bias.dtype}. "
+            f"Give one of shape ({members}, {width}) in float32."
+        )
     if len(ranks) != members:
         raise InputError(
             f"causal_attention: {members} members and {len(ranks)} ranks. Give a rank for each member."

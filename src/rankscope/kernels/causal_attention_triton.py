@@ -1,8 +1,9 @@
-"""Causal attention by many small heads over up to a few hundred tokens: the kernels, forward and backward.
+"""Causal attention by many heads over up to a few hundred tokens: the kernels, forward and backward.
 
-Arrays are (member, sample, token, channel), as a projection of tokens writes them. A program has one head of one sample, and
-ROWS queries or keys at a time pass by on the matrix units; blocks of which no query sees a key are left out. Scores live in
-base 2: s = q·k · scale·log₂e, so that softmax is exp2(s − lse) with lse = log₂ Σ exp2(s).
+Arrays are (member, sample, token, channel), as a projection of tokens writes them before its bias is added. A program has one
+head of one sample, and ROWS queries or keys at a time pass by on the matrix units; blocks of which no query sees a key are
+left out, and only those on the diagonal are masked. Scores live in base 2: s = q·k · scale·log₂e, so that softmax is
+exp2(s − lse) with lse = log₂ Σ exp2(s).
 
 Only the number of blocks is compiled in: a curriculum changes the number of tokens often, and that of blocks rarely.
 """
@@ -14,6 +15,25 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
+def _place(samples, heads, RANK: tl.constexpr, INNER: tl.constexpr):
+    """A program's member, its sample among all, its head among all, and the head's first channel."""
+    head, sample = tl.program_id(0), tl.program_id(1)
+    member = (head // heads).to(tl.int64)
+    return member, member * samples + sample, (head * samples + sample).to(tl.int64), (head % heads) * RANK
+
+
+@triton.jit
+def _bias(bias, RANK: tl.constexpr, RANKS: tl.constexpr, INNER: tl.constexpr):
+    """A head's share of the bias: of q, k and v."""
+    channel = tl.arange(0, RANKS)
+    there = channel < RANK
+    q = tl.load(bias + channel, mask=there, other=0.0)
+    k = tl.load(bias + INNER + channel, mask=there, other=0.0)
+    v = tl.load(bias + 2 * INNER + channel, mask=there, other=0.0)
+    return q[None, :], k[None, :], v[None, :]
+
+
+@triton.jit
 def _block(start, first, width, tokens, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr):
     """Where ROWS tokens from `first` on have their channels, and which of them there are."""
     token, channel = first + tl.arange(0, ROWS), tl.arange(0, RANKS)
@@ -22,35 +42,47 @@ def _block(start, first, width, tokens, RANK: tl.constexpr, RANKS: tl.constexpr,
 
 
 @triton.jit
-def _scores(q, k, query, key, scale, tokens, ROWS: tl.constexpr, PRECISION: tl.constexpr):
-    """In base 2; −∞ where the key comes after the query, or is none."""
-    i, j = query + tl.arange(0, ROWS)[:, None], key + tl.arange(0, ROWS)[None, :]
-    scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2_E)
-    return tl.where((j <= i) & (j < tokens), scores, float("-inf"))
+def _read(start, first, width, tokens, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr):
+    at, there = _block(start, first, width, tokens, RANK, RANKS, ROWS)
+    return tl.load(at, mask=there, other=0.0)
+
+
+@triton.jit
+def _written(start, found, first, width, tokens, RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr):
+    """Write a gradient at ROWS tokens; its sum over them."""
+    at, there = _block(start, first, width, tokens, RANK, RANKS, ROWS)
+    tl.store(at, found.to(start.dtype.element_ty), mask=there)
+    return tl.sum(tl.where(there, found, 0.0), 0)
+
+
+@triton.jit
+def _seen(scores, ROWS: tl.constexpr):
+    """Scores of a block on the diagonal, a row per query: −∞ where the key comes after the query."""
+    return tl.where(tl.arange(0, ROWS)[None, :] <= tl.arange(0, ROWS)[:, None], scores, float("-inf"))
 
 
 @triton.jit(do_not_specialize=["tokens"])
 def forward(
-    qkv, out, lse, samples, heads, tokens, scale,
+    qkv, bias, out, lse, bias_stride, samples, heads, tokens, scale,
     RANK: tl.constexpr, RANKS: tl.constexpr, INNER: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The result, and the logarithm of every query's sum."""
-    head, sample = tl.program_id(0), tl.program_id(1)
-    row = ((head // heads) * samples + sample).to(tl.int64) * tokens
-    source, target = qkv + row * 3 * INNER + (head % heads) * RANK, out + row * INNER + (head % heads) * RANK
-    levels = lse + (head * samples + sample).to(tl.int64) * tokens
+    """The result, and the logarithm of every query's sum. A token's own block comes first: no query is without a key there."""
+    member, row, head, channel = _place(samples, heads, RANK, INNER)
+    width: tl.constexpr = 3 * INNER
+    source, target = qkv + row * tokens * width + channel, out + row * tokens * INNER + channel
+    of_q, of_k, of_v = _bias(bias + member * bias_stride + channel, RANK, RANKS, INNER)
     for query in range(0, BLOCKS * ROWS, ROWS):
-        at, there = _block(source, query, 3 * INNER, tokens, RANK, RANKS, ROWS)
-        q = tl.load(at, mask=there, other=0.0)
+        q = (_read(source, query, width, tokens, RANK, RANKS, ROWS) + of_q).to(qkv.dtype.element_ty)
         most = tl.full((ROWS,), float("-inf"), tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         found = tl.zeros((ROWS, RANKS), tl.float32)
-        for key in range(0, query + ROWS, ROWS):
-            at, there = _block(source + INNER, key, 3 * INNER, tokens, RANK, RANKS, ROWS)
-            k = tl.load(at, mask=there, other=0.0)
-            v = tl.load(at + INNER, mask=there, other=0.0)
-            scores = _scores(q, k, query, key, scale, tokens, ROWS, PRECISION)
+        for key in range(query, -ROWS, -ROWS):
+            k = (_read(source + INNER, key, width, tokens, RANK, RANKS, ROWS) + of_k).to(q.dtype)
+            v = (_read(source + 2 * INNER, key, width, tokens, RANK, RANKS, ROWS) + of_v).to(q.dtype)
+            scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2_E)
+            if key == query:
+                scores = _seen(scores, ROWS)
             now = tl.maximum(most, tl.max(scores, 1))
             weights = tl.exp2(scores - now[:, None])
             before = tl.exp2(most - now)
@@ -60,53 +92,64 @@ def forward(
         at, there = _block(target, query, INNER, tokens, RANK, RANKS, ROWS)
         tl.store(at, (found / total[:, None]).to(out.dtype.element_ty), mask=there)
         token = query + tl.arange(0, ROWS)
-        tl.store(levels + token, most + tl.log2(total), mask=token < tokens)
+        tl.store(lse + head * tokens + token, most + tl.log2(total), mask=token < tokens)
 
 
 @triton.jit(do_not_specialize=["tokens"])
 def backward(
-    qkv, out, lse, pull, grad, samples, heads, tokens, scale,
+    qkv, bias, out, lse, pull, grad, parts, bias_stride, samples, heads, tokens, scale,
     RANK: tl.constexpr, RANKS: tl.constexpr, INNER: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of q, block by block of queries, then those of k and v, block by block of keys."""
-    head, sample = tl.program_id(0), tl.program_id(1)
-    row = ((head // heads) * samples + sample).to(tl.int64) * tokens
-    channel = (head % heads) * RANK
-    source, target = qkv + row * 3 * INNER + channel, grad + row * 3 * INNER + channel
-    made, pulled = out + row * INNER + channel, pull + row * INNER + channel
-    levels = lse + (head * samples + sample).to(tl.int64) * tokens
+    """The gradients of q, block by block of queries, then those of k and v, by blocks of keys; and their sums over tokens."""
+    member, row, head, channel = _place(samples, heads, RANK, INNER)
+    width: tl.constexpr = 3 * INNER
+    source, target = qkv + row * tokens * width + channel, grad + row * tokens * width + channel
+    made, pulled = out + row * tokens * INNER + channel, pull + row * tokens * INNER + channel
+    of_q, of_k, of_v = _bias(bias + member * bias_stride + channel, RANK, RANKS, INNER)
+    q_sum = tl.zeros((RANKS,), tl.float32)
+    k_sum = tl.zeros((RANKS,), tl.float32)
+    v_sum = tl.zeros((RANKS,), tl.float32)
     for query in range(0, BLOCKS * ROWS, ROWS):
-        at, there = _block(source, query, 3 * INNER, tokens, RANK, RANKS, ROWS)
-        q = tl.load(at, mask=there, other=0.0)
-        p, level, mean = _pulled(made, pulled, levels, query, tokens, RANK, RANKS, INNER, ROWS)
+        q = (_read(source, query, width, tokens, RANK, RANKS, ROWS) + of_q).to(qkv.dtype.element_ty)
+        p, level, mean = _pulled(made, pulled, lse + head * tokens, query, tokens, RANK, RANKS, INNER, ROWS)
         to_q = tl.zeros((ROWS, RANKS), tl.float32)
         for key in range(0, query + ROWS, ROWS):
-            at, there = _block(source + INNER, key, 3 * INNER, tokens, RANK, RANKS, ROWS)
-            k = tl.load(at, mask=there, other=0.0)
-            v = tl.load(at + INNER, mask=there, other=0.0)
-            weights = tl.exp2(_scores(q, k, query, key, scale, tokens, ROWS, PRECISION) - level[:, None])
+            k = (_read(source + INNER, key, width, tokens, RANK, RANKS, ROWS) + of_k).to(q.dtype)
+            v = (_read(source + 2 * INNER, key, width, tokens, RANK, RANKS, ROWS) + of_v).to(q.dtype)
+            scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2_E)
+            if key == query:
+                scores = _seen(scores, ROWS)
+            weights = tl.exp2(scores - level[:, None])
             slopes = weights * (tl.dot(p, tl.trans(v), input_precision=PRECISION) - mean[:, None])
             to_q += tl.dot(slopes.to(k.dtype), k, input_precision=PRECISION)
-        at, there = _block(target, query, 3 * INNER, tokens, RANK, RANKS, ROWS)
-        tl.store(at, (to_q * scale).to(grad.dtype.element_ty), mask=there)
+        q_sum += _written(target, to_q * scale, query, width, tokens, RANK, RANKS, ROWS)
     for key in range(0, BLOCKS * ROWS, ROWS):
-        at, there = _block(source + INNER, key, 3 * INNER, tokens, RANK, RANKS, ROWS)
-        k = tl.load(at, mask=there, other=0.0)
-        v = tl.load(at + INNER, mask=there, other=0.0)
+        k = (_read(source + INNER, key, width, tokens, RANK, RANKS, ROWS) + of_k).to(qkv.dtype.element_ty)
+        v = (_read(source + 2 * INNER, key, width, tokens, RANK, RANKS, ROWS) + of_v).to(k.dtype)
         to_k = tl.zeros((ROWS, RANKS), tl.float32)
         to_v = tl.zeros((ROWS, RANKS), tl.float32)
         for query in range(key, BLOCKS * ROWS, ROWS):
-            at, there = _block(source, query, 3 * INNER, tokens, RANK, RANKS, ROWS)
-            q = tl.load(at, mask=there, other=0.0)
-            p, level, mean = _pulled(made, pulled, levels, query, tokens, RANK, RANKS, INNER, ROWS)
-            weights = tl.exp2(_scores(q, k, query, key, scale, tokens, ROWS, PRECISION) - level[:, None])
-            slopes = weights * (tl.dot(p, tl.trans(v), input_precision=PRECISION) - mean[:, None])
-            to_v += tl.dot(tl.trans(weights.to(p.dtype)), p, input_precision=PRECISION)
-            to_k += tl.dot(tl.trans(slopes.to(q.dtype)), q, input_precision=PRECISION)
-        at, there = _block(target + INNER, key, 3 * INNER, tokens, RANK, RANKS, ROWS)
-        tl.store(at, (to_k * scale).to(grad.dtype.element_ty), mask=there)
-        tl.store(at + INNER, to_v.to(grad.dtype.element_ty), mask=there)
+            q = (_read(source, query, width, tokens, RANK, RANKS, ROWS) + of_q).to(k.dtype)
+            p, level, mean = _pulled(
+                made, pulled, lse + head * tokens, query, tokens, RANK, RANKS, INNER, ROWS
+            )
+            # a row per key, so that weights and slopes are taken as they lie
+            scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * (scale * LOG2_E)
+            if key == query:
+                scores = tl.where(
+                    tl.arange(0, ROWS)[:, None] <= tl.arange(0, ROWS)[None, :], scores, float("-inf")
+                )
+            weights = tl.exp2(scores - level[None, :])
+            slopes = weights * (tl.dot(v, tl.trans(p), input_precision=PRECISION) - mean[None, :])
+            to_v += tl.dot(weights.to(p.dtype), p, input_precision=PRECISION)
+            to_k += tl.dot(slopes.to(q.dtype), q, input_precision=PRECISION)
+        k_sum += _written(target + INNER, to_k * scale, key, width, tokens, RANK, RANKS, ROWS)
+        v_sum += _written(target + 2 * INNER, to_v, key, width, tokens, RANK, RANKS, ROWS)
+    at, there = parts + row * width + channel + tl.arange(0, RANKS), tl.arange(0, RANKS) < RANK
+    tl.store(at, q_sum, mask=there)
+    tl.store(at + INNER, k_sum, mask=there)
+    tl.store(at + 2 * INNER, v_sum, mask=there)
 
 
 @triton.jit
@@ -118,9 +161,8 @@ def _pulled(
 
     A query beyond the last has an infinite level, so that its weights are 0.
     """
-    at, there = _block(pulled, query, INNER, tokens, RANK, RANKS, ROWS)
-    p = tl.load(at, mask=there, other=0.0)
-    at, there = _block(made, query, INNER, tokens, RANK, RANKS, ROWS)
-    mean = tl.sum(p.to(tl.float32) * tl.load(at, mask=there, other=0.0).to(tl.float32), 1)
+    p = _read(pulled, query, INNER, tokens, RANK, RANKS, ROWS)
+    known = _read(made, query, INNER, tokens, RANK, RANKS, ROWS)
+    mean = tl.sum(p.to(tl.float32) * known.to(tl.float32), 1)
     token = query + tl.arange(0, ROWS)
     return p, tl.load(levels + token, mask=token < tokens, other=float("inf")), mean
