@@ -14,9 +14,11 @@ from rankscope.kernels.causal_attention import causal_attention
 SHAPES = [(1, 4, 2, 7), (3, 6, 2, 20), (8, 16, 2, 33), (16, 32, 1, 82), (64, 64, 1, 40), (8, 8, 2, 140)]
 """Rank, channels, samples, tokens: one block, several and very many, whole ones and not, rank 3 of 16 channels."""
 
+WIDE = [(128, 256, 1, 40), (256, 256, 1, 20)]
+"""Of 16 bits alone."""
 
-def plain(qkv, bias, rank, tokens):
-    qkv = qkv + bias.unsqueeze(1)
+
+def plain(qkv, rank, tokens):
     members, positions, width = qkv.shape
     cut = qkv.view(members * positions // tokens, tokens, 3, width // 3 // rank, rank)
     q, k, v = cut.permute(2, 0, 3, 1, 4)
@@ -31,20 +33,23 @@ def errors(rank, channels, samples, tokens, device="cpu", dtype=torch.float32, m
 
 
 def mixed_errors(device="cpu", dtype=torch.float32, ranks=(8, 8, 4, 1), samples=2, tokens=20, channels=8):
-    """The same of members of different rank in one call. The bias is a part of a larger array."""
+    """The same of members of different rank in one call. The bias is a part of a larger array.
+
+    What is attended to is the sum of qkv and the bias as numbers of qkv's kind; it is rounded before the exact attention too.
+    """
     draw = torch.Generator().manual_seed(0)
     qkv = torch.randn(len(ranks), samples * tokens, 3 * channels, generator=draw).to(dtype)
     bias = torch.randn(len(ranks), 4 * channels, generator=draw)[:, channels:]
     pull = torch.randn(len(ranks), samples * tokens, channels, generator=draw).to(dtype)
     there = [array.to(device).detach().requires_grad_() for array in (qkv, bias)]
-    exact = [array.double().requires_grad_() for array in (qkv, bias)]
+    exact = (qkv.float() + bias.unsqueeze(1)).to(dtype).double().requires_grad_()
     ours = causal_attention(*there, ranks, tokens)
-    theirs = torch.cat(
-        [plain(*(array[i : i + 1] for array in exact), rank, tokens) for i, rank in enumerate(ranks)]
-    )
+    theirs = torch.cat([plain(exact[i : i + 1], rank, tokens) for i, rank in enumerate(ranks)])
     ours.backward(pull.to(device))
     theirs.backward(pull.double())
-    gradients = [relative(one.grad, other.grad) for one, other in zip(there, exact, strict=True)]
+    gradients = [
+        relative(one.grad, other) for one, other in zip(there, (exact.grad, exact.grad.sum(1)), strict=True)
+    ]
     return [relative(ours.detach(), theirs.detach()), *gradients]
 
 
@@ -63,7 +68,7 @@ def nan_stays_in_its_sample():
 if __name__ == "__main__":
     found = {
         "float32": [errors(*shape) for shape in SHAPES],
-        "float16": [errors(*shape, dtype=torch.float16) for shape in SHAPES],
+        "float16": [errors(*shape, dtype=torch.float16) for shape in SHAPES + WIDE],
         "mixed": mixed_errors(),
         "nan": nan_stays_in_its_sample(),
     }

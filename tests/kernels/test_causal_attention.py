@@ -58,7 +58,7 @@ def test_nan_stays_in_its_sample(interpreted):
         ((2, 6, 12), [4], 3, "2 members and 1 ranks"),
         ((2, 6, 12), [4, 3], 3, "12 channels are no 3 · heads · rank 3"),
         ((1, 6, 12), [4], 5, "6 positions are no whole samples of 5 tokens"),
-        ((1, 6, 390), [130], 3, "takes rank ≤ 64.*this is rank 130"),
+        ((1, 6, 390), [130], 3, "takes rank ≤ 64.*this is rank 130"),  # of float32
         ((1, 6, 12), [4], 3, "needs a CUDA device, not cpu"),
     ],
 )
@@ -77,7 +77,9 @@ def test_it_is_asked_for_where_it_runs_and_for_heads_that_it_takes(monkeypatch):
     assert not fused.gains(4, 64, torch.float16, "cpu")
     if find_spec("triton"):
         assert fused.gains(4, 64, torch.float16, "cuda")
-        assert not fused.gains(128, 64, torch.float16, "cuda")
+        assert fused.gains(256, 64, torch.float16, "cuda")
+        assert not fused.gains(512, 64, torch.float16, "cuda")
+        assert not fused.gains(128, 64, torch.float32, "cuda")
     monkeypatch.setenv("RANKSCOPE_KERNELS", "off")
     assert not fused.gains(4, 64, torch.float16, "cuda")
 
@@ -120,7 +122,7 @@ TOOLS = (
 @pytest.mark.skipif(not (TOOLS / "cuobjdump").exists(), reason="triton came without NVIDIA's tools")
 @pytest.mark.parametrize(
     ("array", "rank", "tokens"),
-    [("*fp16", 4, 82), ("*fp16", 64, 82), ("*fp16", 32, 202), ("*fp32", 16, 202)],
+    [("*fp16", 4, 82), ("*fp16", 64, 82), ("*fp16", 256, 82), ("*fp16", 32, 202), ("*fp32", 16, 202)],
 )
 def test_its_numbers_fit_into_registers(array, rank, tokens, tmp_path):
     from rankscope.kernels import causal_attention_triton as kernels

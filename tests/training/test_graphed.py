@@ -77,10 +77,10 @@ def test_a_stopped_training_goes_on_where_it_stood(problem, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         adamw_graphed(*problem, SETTINGS, checkpoint=ResumeState(path, seconds=1e9), tick=stop_at_25)
-    state = torch.load(path)
+    state = ResumeState(path).load("cuda")
     assert len(state["losses"]) == 25
     state["losses"][0] = 123.0  # to be seen again, unless training starts anew
-    torch.save(state, path)
+    ResumeState(path).save(state)
     told = []
     again, same = adamw_graphed(
         *problem, SETTINGS, checkpoint=ResumeState(path, seconds=1e9), tick=lambda: told.append(1)

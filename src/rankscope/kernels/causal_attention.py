@@ -2,8 +2,9 @@
 
 q, k, v are one array, as one projection of tokens writes them, and so is their gradient: nothing is cut, transposed or joined
 on the way, and nothing of size heads × tokens × tokens touches memory. The projection's bias is added as q, k and v are read,
-and its gradient is summed up where theirs is written. One call serves members of different rank. Each rank has a launch of
-its own; few large heads leave most of a GPU idle, so the launches go side by side, in streams of their own.
+and the sums are rounded to the numbers of the array, as torch's own addition would; its gradient is summed up where theirs is
+written. One call serves members of different rank. Each rank has a launch of its own; few large heads leave most of a GPU
+idle, so the launches go side by side, in streams of their own.
 """
 
 import math
@@ -22,12 +23,15 @@ from rankscope.core import InputError
 from rankscope.kernels.attention import MOST_PROGRAMS, power_of_two, precision, rank_groups
 from rankscope.kernels.vectors import part_sums, strided
 
-LARGEST_RANK = 64
+LARGEST_RANK, LARGEST_IN_FLOAT32 = 256, 64
 SMALLEST_SIDE = 16
 """Of a block that the matrix units take."""
 
 ROWS, LONG, MANY_ROWS = 32, 128, 64
 """Tokens of a block; of longer sequences in 16 bits the blocks are larger."""
+
+WIDE, FEW_ROWS = 64, 16
+"""Heads of more rank have smaller blocks: more of them would not fit into a program's registers."""
 
 MOST_WARPS = 8
 
@@ -36,10 +40,13 @@ _SIDE = threading.local()
 
 
 def gains(rank: int, samples: int, dtype: torch.dtype, device: torch.device | str) -> bool:
-    """Whether the kernel is there, takes such heads, and is faster than torch's own."""
+    """Whether the kernel is there and takes such heads.
+
+    Up to rank 64 it is faster than torch's own. Larger heads are few, and gain by being in one call with the others.
+    """
     return (
         kernels.usable(device)
-        and rank <= LARGEST_RANK
+        and rank <= _largest(dtype)
         and samples <= MOST_PROGRAMS
         and dtype in kernels.KINDS
     )
@@ -172,8 +179,7 @@ def _launch(
     members, positions, width = qkv.shape
     inner, samples = width // 3, positions // tokens
     ranks = max(SMALLEST_SIDE, power_of_two(rank))
-    many = tokens > LONG and qkv.dtype != torch.float32
-    rows = min(MANY_ROWS if many else ROWS, max(SMALLEST_SIDE, power_of_two(tokens)))
+    rows = min(_rows(ranks, tokens, qkv.dtype), max(SMALLEST_SIDE, power_of_two(tokens)))
     warps = max(1, ranks * rows // (SMALLEST_SIDE * ROWS))
     return (
         (members * inner // rank, samples),
@@ -188,6 +194,18 @@ def _launch(
             "num_warps": min(MOST_WARPS, power_of_two(warps)),
         },
     )
+
+
+def _largest(dtype: torch.dtype) -> int:
+    """Rank of the largest heads: those of float32 take twice the registers."""
+    return LARGEST_IN_FLOAT32 if dtype == torch.float32 else LARGEST_RANK
+
+
+def _rows(ranks: int, tokens: int, dtype: torch.dtype) -> int:
+    """Tokens of a block, for so many channels."""
+    if ranks > WIDE:
+        return FEW_ROWS
+    return MANY_ROWS if tokens > LONG and dtype != torch.float32 else ROWS
 
 
 def _check(qkv: Tensor, bias: Tensor, ranks: Sequence[int], tokens: int) -> None:
@@ -207,9 +225,10 @@ def _check(qkv: Tensor, bias: Tensor, ranks: Sequence[int], tokens: int) -> None
             raise InputError(f"causal_attention: {width} channels are no 3 · heads · rank {rank}.")
     if tokens < 1 or positions % tokens:
         raise InputError(f"causal_attention: {positions} positions are no whole samples of {tokens} tokens.")
-    if max(ranks) > LARGEST_RANK or positions // tokens > MOST_PROGRAMS or qkv.dtype not in kernels.KINDS:
+    largest = _largest(qkv.dtype)
+    if max(ranks) > largest or positions // tokens > MOST_PROGRAMS or qkv.dtype not in kernels.KINDS:
         raise InputError(
-            f"causal_attention takes rank ≤ {LARGEST_RANK}, at most {MOST_PROGRAMS:,} samples, float32 or 16 bits; this is "
+            f"causal_attention takes rank ≤ {largest}, at most {MOST_PROGRAMS:,} samples, float32 or 16 bits; this is "
             f"rank {max(ranks)}, {positions // tokens:,} samples, {qkv.dtype}. Use scaled_dot_product_attention."
         )
     if not qkv.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
