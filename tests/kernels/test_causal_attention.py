@@ -34,7 +34,21 @@ def interpreted():
     return json.loads(done.stdout)
 
 
-def test_value_and_gradient_agree_with_float64(interpreted):
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(torch.float64, 1e-12), (torch.float16, 3e-3), (torch.bfloat16, 2e-2)]
+)
+@pytest.mark.parametrize(("rank", "tokens"), [(1, 82), (3, 20), (8, 82)])
+def test_the_twin_is_attention_and_rounds_as_much_as_it_says(rank, tokens, dtype, most):
+    qkv, _, pull = causal.drawn(dtype, 2, 4 * tokens, 2 * rank)
+    leaf = qkv.double().requires_grad_()
+    exact = causal.plain(leaf, rank, tokens)
+    exact.backward(pull.double())
+    value, gradient = causal.twin(qkv, pull, rank, tokens, dtype)
+    assert causal.relative(value, exact.detach()) < most
+    assert causal.relative(gradient, leaf.grad) < most
+
+
+def test_value_and_gradient_agree_with_the_twin(interpreted):
     found = torch.tensor(interpreted["float32"])
     assert found.shape == (len(causal.SHAPES), 3)
     assert float(found.max()) < 1e-6
