@@ -121,7 +121,7 @@ def gpu_attention() -> str:
 
 
 def gpu_in_context() -> str:
-    """Model-steps a second of stock GPT-2 and of the stack: the newest run, and the one before with more contestants."""
+    """Model-steps per second of stock GPT-2 and of the stack, in every run and size."""
     newest, rows = read("gpu_in_context"), []
     for found in (
         *newest.get("earlier", ()),
@@ -131,8 +131,9 @@ def gpu_in_context() -> str:
             if who in found:
                 middle, *ends = found[f"ours over {who}"]
                 rate, ours = digits(found[who]["per_s"], 3), digits(found["ours"]["per_s"], 3)
-                rows.append((found["commit"][:7], who, rate, ours, digits(middle), span(ends)))
-    return table(("commit", "stock GPT-2", "its steps/s", "ours", "ratio", "of single turns"), rows)
+                place = (found["commit"][:7], found["size"])
+                rows.append((*place, who, rate, ours, digits(middle), span(ends)))
+    return table(("commit", "size", "stock GPT-2", "its steps/s", "ours", "ratio", "of single turns"), rows)
 
 
 def causal_attention() -> str:

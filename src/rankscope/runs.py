@@ -1,7 +1,8 @@
 """Runs from Python: `reproduce` runs papers, `load` reads what a run left."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rankscope.catalogue import PAPERS, address, find
 from rankscope.core import InputError, suggest
@@ -10,7 +11,8 @@ from rankscope.lab.callbacks import Callback, store_for, telling
 from rankscope.lab.loaded import Run, loaded
 from rankscope.lab.runner import check_device, schedule
 from rankscope.lab.selection import Selection
-from rankscope.studies.real import fetch as real
+from rankscope.studies.real.assets import ARCHIVE
+from rankscope.studies.real.fetch import fetch_sentences
 
 
 def load(run_folder: str | Path) -> Run:
@@ -81,29 +83,43 @@ def reproduce(
 
 def prepare(experiments: Sequence[Experiment]) -> None:
     """Fetch what experiments need and the package does not carry, where it is missing and can be had."""
-    if any(experiment.name == real.SENTENCES for experiment in experiments):
-        real.fetch_sentences()
+    if any(ARCHIVE in (experiment.requires() or "") for experiment in experiments):
+        fetch_sentences()
 
 
 def remember(store: Store, selection: Selection) -> None:
     """Note what a folder's page and tables are of: runs of one scale add their papers; single claims begin a page only."""
+    papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
+    now = {"scale": selection.scale.value, "first_seed": selection.first_seed}
 
-    def changed(known: dict[str, object] | None) -> dict[str, object]:
+    def changed(known: Mapping[str, Any] | None) -> dict[str, Any]:
         if known is not None and selection.only:
-            return known
-        papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
-        now = {
-            "scale": selection.scale.value,
-            "seeds": selection.seeds,
-            "first_seed": selection.first_seed,
+            return dict(known)
+        before = known if known is not None and {**known, **now} == known else {}
+        seeds = _page_seeds(selection, before.get("seeds"))
+        again = (
+            {paper.name for paper in find(before["papers"])} if seeds == before.get("seeds", ()) else set()
+        )
+        return {
+            "papers": [address(name) for name in PAPERS if name in papers | again],
+            "seeds": seeds,
+            **now,
         }
-        if known is not None and {**known, **now} == known:
-            before = known["papers"]
-            assert isinstance(before, list)
-            papers |= {paper.name for paper in find(before)}
-        return {"papers": [address(name) for name in PAPERS if name in papers], **now}
 
     store.revise("selection", changed)
+
+
+def _page_seeds(selection: Selection, before: int | None) -> int | None:
+    """How many seeds the page is of, None for the scale's own; a piece of an experiment may add to them."""
+    if selection.experiment is None:
+        return selection.seeds
+    own = max(
+        len(one.grid.seeds)
+        for paper in selection.papers
+        for one in paper.experiments(selection.scale)
+        if one.name == selection.experiment
+    )
+    return selection.seeds if (selection.seeds or 0) > (before or own) else before
 
 
 def remembered(store: Store) -> Selection:

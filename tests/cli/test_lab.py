@@ -19,7 +19,7 @@ from rich.console import Console
 import rankscope.lab.sections
 from rankscope.catalogue import PAPERS
 from rankscope.cli.progress import run_behind_bar
-from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge
+from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge, run
 from rankscope.lab.runner import Group, Schedule
 from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
@@ -316,6 +316,22 @@ def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(
     assert after(both[:1], Scale.QUICK) == (["li2024"], "quick")
 
 
+def test_a_piece_changes_the_seeds_of_a_page_only_if_it_has_more(tmp_path):
+    def page(folder, *runs):
+        store = Store(tmp_path / folder)
+        for seeds, experiment in runs:
+            remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, seeds, experiment=experiment))
+        return store.note("selection")["seeds"]
+
+    piece = "amsel2024/figure1"
+    assert page("one", (1, piece)) is None
+    assert page("own", (2, piece)) is None
+    assert page("more", (7, piece)) == 7
+    assert page("before", (4, None), (1, piece)) == 4
+    assert page("raised", (4, None), (5, piece)) == 5
+    assert page("whole", (7, piece), (3, None)) == 3
+
+
 def test_claims_lists_every_claim(cli):
     code, out, _ = cli("claims", "--json")
     assert code == 0
@@ -459,6 +475,35 @@ def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(cli, tmp
         (rank, 1, budget, seed) for rank in (1, 4) for budget in (1, 4) for seed in (0, 1)
     }
     assert sorted(path.name for path in kept.iterdir()) == ["amsel2024-figure1.parquet", "cells.parquet"]
+
+
+def test_a_piece_of_one_seed_is_exported_by_its_run_and_afterwards(cli, tmp_path):
+    run, during, after = tmp_path / "run", tmp_path / "during", tmp_path / "after"
+    piece = ("--experiment", "amsel2024/figure1", "--where", "layers=1", "--where", "budget=1")
+    line = ("reproduce", "amsel2024", "--scale", "smoke", *piece, "--out", run, "--export", during)
+    code, _, err = cli(*line, "--seeds", "1")
+    assert code == 0
+    assert f"{during / 'amsel2024-figure1'}.parquet: 2 rows" in err
+    assert "rankscope export" not in err
+    assert cli("export", run, "--out", after, "--parquet-only")[0] == 0
+    assert pd.read_parquet(during / "cells.parquet")["seed"].tolist() == [0, 0]
+    assert "4 rows" in cli(*line, "--seeds", "2")[2]
+    assert "4 rows" in cli("export", run, "--out", after, "--parquet-only")[1]
+
+
+def test_a_run_that_is_stopped_exports_what_it_finished(cli, tmp_path, monkeypatch):
+    piece = ("--experiment", "amsel2024/figure1", "--where", "layers=1", "--group-size", "1")
+
+    def stopped(todo, *args, **more):
+        run(replace(todo, groups=todo.groups[:3]), *args, **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rankscope.cli.progress.run", stopped)
+    line = ("reproduce", "amsel2024", "--scale", "smoke", *piece)
+    code, _, err = cli(*line, "--out", tmp_path / "run", "--export", tmp_path / "tables")
+    assert code == 130
+    assert "3 finished cells are kept" in err
+    assert len(pd.read_parquet(tmp_path / "tables" / "amsel2024-figure1.parquet")) == 3
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ def plain(qkv, rank, tokens):
 def twin(qkv, pull, rank, tokens, dtype):
     """The value and the gradient of q, k, v, in float64 but for what the kernel keeps in numbers of `dtype`.
 
-    These are the weights before a product, the value, and the slopes of scores. The value's rounding is the one to be seen: the
-    mean slope is taken from it, and of rank 1 in bfloat16 a gradient may be 2% of the largest one off.
+    These are the weights before a product, the value, and the slopes of scores. The value's rounding is the one to be seen:
+    the mean slope is taken from it, and of rank 1 in bfloat16 a gradient may be 2% of the largest one off.
     """
 
     def kept(array):

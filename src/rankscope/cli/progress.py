@@ -74,6 +74,14 @@ def write_page(out: Path, made: Any, log: Console, name: str | None = None, *, p
         return write_report(out, made, name=name, printed=printed)
 
 
+def write_tables(folder: Path, experiments: Sequence[Experiment], store: Store, log: Console) -> None:
+    """Add the finished cells to a folder's tables as Parquet, and say what was written."""
+    from rankscope.lab.tables import export_tables
+
+    for name, rows in export_tables(folder, experiments, store, add=True, csv=False).items():
+        log.print(f"{folder / name}.parquet: {rows} rows", soft_wrap=True, markup=False)
+
+
 def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
     """How many trainings there are, and about how long they take."""
     left = todo.cells - todo.finished

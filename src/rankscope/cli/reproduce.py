@@ -96,6 +96,14 @@ def reproduce(
             "--for", help="Stop by itself after so long, such as 25m; unfinished trainings keep their state."
         ),
     ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="FOLDER",
+            help="Add the finished cells to this folder's tables at the end, and where the run is stopped.",
+        ),
+    ] = None,
     track: Annotated[
         str | None,
         typer.Option(
@@ -107,7 +115,7 @@ def reproduce(
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
     from rankscope.catalogue import find
-    from rankscope.cli.progress import cost, run_behind_bar
+    from rankscope.cli.progress import cost, run_behind_bar, write_tables
     from rankscope.lab import Scale
     from rankscope.lab.callbacks import store_for, writer
     from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
@@ -167,14 +175,16 @@ def reproduce(
     finally:
         if callback is not None:
             callback.close()
+        if tables is not None:
+            write_tables(tables, experiments, store, log)
     if left:
         log.print(
             f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
             soft_wrap=True,
         )
     if experiment is not None or missing or left:
-        told = f"Finished cells: {store.path}. rankscope export writes them as tables."
-        log.print(told, soft_wrap=True, markup=False)
+        export = "" if tables is not None else " rankscope export writes them as tables."
+        log.print(f"Finished cells: {store.path}.{export}", soft_wrap=True, markup=False)
         return
     _finish(selection, store, kept, log, as_json, strict)
 

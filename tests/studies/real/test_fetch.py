@@ -4,6 +4,9 @@ import subprocess
 
 import pytest
 
+from rankscope.catalogue import PAPERS
+from rankscope.lab import Scale
+from rankscope.runs import prepare
 from rankscope.studies.real import assets, fetch
 
 
@@ -46,3 +49,13 @@ def test_without_a_network_nothing_is_there_and_nothing_breaks(registry):
     registry[1]["content"] = None
     assert not fetch.fetch_sentences()
     assert not assets.archive().exists()
+
+
+@pytest.mark.parametrize(
+    ("paper", "name"),
+    [("li2024", "li2024/real"), ("amsel2024", "amsel2024/text"), ("li2024", "li2024/digits")],
+)
+def test_a_run_fetches_the_archive_where_an_experiment_lacks_it(registry, paper, name):
+    (experiment,) = (one for one in PAPERS[paper].experiments(Scale.PAPER) if one.name == name)
+    prepare([experiment])
+    assert len(registry[0]) == (name != "li2024/digits")

@@ -9,9 +9,6 @@ from pathlib import Path
 from rankscope.core.files import write_atomic
 from rankscope.studies.real import assets
 
-SENTENCES = "li2024/real"
-"""The experiment that needs them."""
-
 REQUIREMENT = f"vaderSentiment==3.3.2 --hash=sha256:{assets.DIGEST}"
 PATIENCE = 60
 """Seconds that the registry has."""
