@@ -20,9 +20,9 @@ except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+source"
 
 __all__ = [
-    "InputError", "RankAttention", "compress_heads", "error_floor", "export_adapter", "load", "load_compressed",
-    "measure_heads", "measure_neurons", "measure_updates", "min_heads", "plan", "prune_model", "replace_attention",
-    "reproduce",
+    "InputError", "RankAttention", "RankEncoder", "RankEncoderLayer", "compress_heads", "error_floor", "export_adapter",
+    "load", "load_compressed", "measure_heads", "measure_neurons", "measure_updates", "min_heads", "plan", "prune_model",
+    "replace_attention", "reproduce",
 ]  # fmt: skip
 
 
@@ -33,6 +33,8 @@ def __getattr__(name: str) -> Any:
     rooms = {
         "InputError": "core.errors",
         "RankAttention": "attention.rank_attention",
+        "RankEncoder": "attention.encoder",
+        "RankEncoderLayer": "attention.encoder",
         "compress_heads": "scope.compress",
         "error_floor": "theory",
         "export_adapter": "scope.adapter",

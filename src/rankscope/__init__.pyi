@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rankscope.attention.encoder import RankEncoder as RankEncoder
+from rankscope.attention.encoder import RankEncoderLayer as RankEncoderLayer
 from rankscope.attention.rank_attention import RankAttention as RankAttention
 from rankscope.attention.replace import replace_attention as replace_attention
 from rankscope.core.errors import InputError as InputError

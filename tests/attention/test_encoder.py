@@ -144,9 +144,15 @@ def test_every_norm_and_order_gives_finite_gradients(norm, order):
     assert all(p.grad.isfinite().all() for p in encoder.parameters())
 
 
-def test_rms_norm_is_torchs():
-    layer = RankEncoderLayer(8, 2, 4, 12, norm=NormKind.RMS)
+@pytest.mark.parametrize("norm", [NormKind.RMS, "rms"])
+def test_rms_norm_is_torchs(norm):
+    layer = RankEncoderLayer(8, 2, 4, 12, norm=norm)
     assert isinstance(layer.attention_norm, nn.RMSNorm)
+
+
+def test_a_head_of_the_encoder_shows_what_it_uses_of_its_rank():
+    head = RankEncoder(1, dim=8, heads=2, rank=3, hidden=4).layers[0].attention.qk(1)
+    assert (head.rank, str(head)[:37]) == (3, "HeadProduct(qk of head 1: 8 × 8, rank")
 
 
 @pytest.mark.parametrize(
@@ -158,6 +164,8 @@ def test_rms_norm_is_torchs():
         (lambda: RankEncoder(0, 8, 2, 4, 12), "layers=0: an encoder needs at least one."),
         (lambda: RankEncoderLayer(8, 2, 4, 0), "hidden=0: the MLP needs at least one neuron."),
         (lambda: RankEncoderLayer(8, 2, 9, 5), "rank=9 > dim=8"),
+        (lambda: RankEncoderLayer(8, 2, 4, 5, norm="rsm"), "norm='rsm': Did you mean 'rms'?"),
+        (lambda: RankEncoder(1, 8, 2, 4, 5, order="before"), "order='before': "),
     ],
 )
 def test_sizes_that_cannot_be(build, message):

@@ -1,19 +1,21 @@
 """Transformer encoders of RankAttention layers, from the off-the-shelf kind to the paper's own."""
 
 from collections.abc import Callable
-from enum import Enum
-from typing import Any, Self
+from enum import StrEnum
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rankscope.attention.layer import RankAttention
-from rankscope.core import InputError
+from rankscope.attention.rank_attention import RankAttention
+from rankscope.core import InputError, suggest
 from rankscope.theory.heads.counting import heads_of_budget
 
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
-class NormKind(Enum):
+
+class NormKind(StrEnum):
     """Which normalisation surrounds attention and MLP."""
 
     LAYER = "layer"
@@ -21,7 +23,7 @@ class NormKind(Enum):
     SCALAR = "scalar"
 
 
-class NormOrder(Enum):
+class NormOrder(StrEnum):
     """Norm(x + f(x)) as in nn.TransformerEncoderLayer's default, or x + f(norm(x))."""
 
     POST = "post"
@@ -44,10 +46,28 @@ class ScalarNorm(nn.Module):
 
 
 class RankEncoderLayer(nn.Module):
-    """Attention, then a two-layer MLP of `hidden` neurons, each with a skip and a norm.
+    """Attention, then a two-layer MLP, each with a skip and a norm; the call is `nn.TransformerEncoderLayer`'s.
 
-    The call is `nn.TransformerEncoderLayer`'s; tokens come batch first unless told otherwise. Whatever else
-    RankAttention takes (value_rank, kv_heads, blocks, selection, …) goes to it unchanged.
+    Args:
+        dim: size of a token.
+        heads: number of heads.
+        rank: rank of every head's W_KᵀW_Q.
+        hidden: neurons of the MLP.
+        norm: "layer", "rms", or "scalar": every token on a sphere with one learned radius.
+        order: "post", the norm after the skip, as `nn.TransformerEncoderLayer` does unless told otherwise; or "pre".
+        activation: of the MLP.
+        dropout: of attention weights, of the MLP, and of what both add.
+        bias: whether projections, MLP and norms have biases.
+        batch_first: whether tokens are (batch, token, dim).
+        device: of the weights.
+        dtype: of the weights.
+        attention: what else RankAttention takes, as value_rank, kv_heads, blocks and selection.
+
+    Example:
+        >>> import torch, rankscope
+        >>> layer = rankscope.RankEncoderLayer(dim=64, heads=8, rank=64, hidden=256, kv_heads=2)
+        >>> tuple(layer(torch.zeros(4, 16, 64)).shape)
+        (4, 16, 64)
     """
 
     def __init__(
@@ -57,8 +77,8 @@ class RankEncoderLayer(nn.Module):
         rank: int,
         hidden: int,
         *,
-        norm: NormKind = NormKind.LAYER,
-        order: NormOrder = NormOrder.POST,
+        norm: str = NormKind.LAYER,
+        order: str = NormOrder.POST,
         activation: Callable[[Tensor], Tensor] = functional.relu,
         dropout: float = 0.0,
         bias: bool = True,
@@ -77,7 +97,7 @@ class RankEncoderLayer(nn.Module):
         self.mlp_out = nn.Linear(hidden, dim, bias=bias, **new)
         self.attention_norm = _new_norm(norm, dim, bias, new)
         self.mlp_norm = _new_norm(norm, dim, bias, new)
-        self.order, self.activation, self.dropout = order, activation, dropout
+        self.order, self.activation, self.dropout = _named("order", order, NormOrder), activation, dropout
 
     def forward(
         self,
@@ -115,9 +135,23 @@ class RankEncoderLayer(nn.Module):
 
 
 class RankEncoder(nn.Module):
-    """`layers` RankEncoderLayers, each drawn anew; `final_norm` adds one norm at the end (pre-norm needs it).
+    """An encoder whose heads have the rank that you choose; the call is `nn.TransformerEncoder`'s.
 
-    Without it there is no read-out and no norm after the last layer, as in the paper.
+    Args:
+        layers: how many layers; each is drawn anew.
+        dim: size of a token.
+        heads: heads of every layer.
+        rank: rank of every head's W_KᵀW_Q.
+        hidden: neurons of every MLP.
+        final_norm: whether a norm comes after the last layer; with order="pre" it is needed.
+        settings: what `RankEncoderLayer` takes beyond that: norm, order, activation, dropout, bias, batch_first, device,
+            dtype, value_rank, kv_heads and all else of RankAttention.
+
+    Example:
+        >>> import torch, rankscope
+        >>> encoder = rankscope.RankEncoder(2, dim=64, heads=8, rank=64, hidden=256, value_rank=8, norm="rms", order="pre")
+        >>> tuple(encoder(torch.zeros(4, 16, 64)).shape), encoder.layers[0].attention.qk(0).rank
+        ((4, 16, 64), 64)
     """
 
     def __init__(
@@ -167,7 +201,15 @@ class RankEncoder(nn.Module):
         return output
 
 
-def _new_norm(norm: NormKind, dim: int, bias: bool, new: dict[str, Any]) -> nn.Module:
-    if norm is NormKind.LAYER:
+def _new_norm(norm: str, dim: int, bias: bool, new: dict[str, Any]) -> nn.Module:
+    kind = _named("norm", norm, NormKind)
+    if kind is NormKind.LAYER:
         return nn.LayerNorm(dim, bias=bias, **new)
-    return nn.RMSNorm(dim, **new) if norm is NormKind.RMS else ScalarNorm(**new)
+    return nn.RMSNorm(dim, **new) if kind is NormKind.RMS else ScalarNorm(**new)
+
+
+def _named(argument: str, given: str, choices: type[ChoiceT]) -> ChoiceT:
+    names = [one.value for one in choices]
+    if given not in names:
+        raise InputError(f"{argument}={given!r}: {suggest(given, names)}", argument=argument)
+    return choices(given)
