@@ -141,7 +141,7 @@ TOOLS = (
 def test_its_numbers_fit_into_registers(array, rank, tokens, tmp_path):
     from rankscope.kernels import causal_attention_triton as kernels
 
-    for kernel in (kernels.forward, kernels.backward):
+    for kernel in (kernels.causal_attention_forward, kernels.causal_attention_backward):
         spilled, _, shared = taken(kernel, array, rank, tokens, 90, tmp_path)
         assert spilled <= 256
         assert shared <= 227 << 10

@@ -43,7 +43,7 @@ def _forward(
     total, normed = torch.empty_like(x), torch.empty_like(x, dtype=dtype)
     vectors, strides = zip(*(strided(vector) for vector in (bias, gain, shift)), strict=True)
     grid, sizes = _launch(x)
-    kernels.forward[grid](x, branch, *vectors, total, normed, *strides, x.shape[1], epsilon, **sizes)
+    kernels.add_norm_forward[grid](x, branch, *vectors, total, normed, *strides, x.shape[1], epsilon, **sizes)
     return total, normed
 
 
@@ -64,7 +64,7 @@ def _backward(
     to_branch = total.new_empty(total.shape if narrow != total.dtype else 0, dtype=narrow)
     parts = total.new_empty(len(total), grid[0], 3, total.shape[2])
     gain, stride = strided(gain)
-    kernels.backward[grid](
+    kernels.add_norm_backward[grid](
         to_normed.contiguous() if to_total is None else to_total.contiguous(), to_normed.contiguous(), total, gain,
         to_x, to_branch, parts, stride, total.shape[1], epsilon,
         WITH_TOTAL=to_total is not None, NARROW=narrow != total.dtype, **sizes,

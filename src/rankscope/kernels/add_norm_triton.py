@@ -23,7 +23,7 @@ def _normed(total, there, epsilon, DIM: tl.constexpr):
 
 
 @triton.jit
-def forward(
+def add_norm_forward(
     x, branch, bias, gain, shift, total, normed, bias_stride, gain_stride, shift_stride, positions, epsilon,
     DIM: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
@@ -45,7 +45,7 @@ def forward(
 
 
 @triton.jit
-def backward(
+def add_norm_backward(
     to_total, to_normed, total, gain, to_x, to_branch, parts, gain_stride, positions, epsilon,
     WITH_TOTAL: tl.constexpr, NARROW: tl.constexpr,
     DIM: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,

@@ -29,7 +29,7 @@ def _forward(x: Tensor, bias: Tensor) -> Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     grid, sizes = _launch(x)
-    kernels.forward[grid](x, *strided(bias), out, x.shape[1], **sizes)
+    kernels.bias_gelu_forward[grid](x, *strided(bias), out, x.shape[1], **sizes)
     return out
 
 
@@ -41,7 +41,7 @@ def _backward(pull: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     grid, sizes = _launch(x)
     to_x = torch.empty_like(x)
     parts = bias.new_empty(len(x), grid[0], x.shape[2])
-    kernels.backward[grid](pull.contiguous(), x, *strided(bias), to_x, parts, x.shape[1], **sizes)
+    kernels.bias_gelu_backward[grid](pull.contiguous(), x, *strided(bias), to_x, parts, x.shape[1], **sizes)
     return to_x, part_sums(parts)
 
 

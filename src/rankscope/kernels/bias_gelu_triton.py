@@ -28,7 +28,7 @@ def _biases(bias, stride, HIDDEN: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def forward(
+def bias_gelu_forward(
     x, bias, stride, out, positions,
     HIDDEN: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
@@ -42,7 +42,7 @@ def forward(
 
 
 @triton.jit
-def backward(
+def bias_gelu_backward(
     pull, x, bias, stride, to_x, parts, positions,
     HIDDEN: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip

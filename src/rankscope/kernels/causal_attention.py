@@ -77,7 +77,7 @@ def _forward(qkv: Tensor, bias: Tensor, ranks: list[int], tokens: int) -> tuple[
     out, lse = _room_for_out(qkv), _room_for_lse(qkv, ranks)
     for launch in _side_by_side(qkv, ranks, tokens):
         of = launch.members
-        triton_kernels.forward[launch.grid](
+        triton_kernels.causal_attention_forward[launch.grid](
             qkv[of], bias[of], out[of], lse[launch.levels], stride, *launch.sizes, **launch.fixed
         )
     return out, lse
@@ -95,7 +95,7 @@ def _backward(
     parts = bias.new_empty(len(qkv), qkv.shape[1] // tokens, qkv.shape[2])
     for launch in _side_by_side(qkv, ranks, tokens):
         of = launch.members
-        triton_kernels.backward[launch.grid](
+        triton_kernels.causal_attention_backward[launch.grid](
             qkv[of], bias[of], out[of], lse[launch.levels], pull[of], grad[of], parts[of], stride,
             *launch.sizes, **launch.fixed,
         )  # fmt: skip

@@ -62,7 +62,7 @@ def _seen(scores, ROWS: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["tokens"])
-def forward(
+def causal_attention_forward(
     qkv, bias, out, lse, bias_stride, samples, heads, tokens, scale,
     RANK: tl.constexpr, RANKS: tl.constexpr, INNER: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -96,7 +96,7 @@ def forward(
 
 
 @triton.jit(do_not_specialize=["tokens"])
-def backward(
+def causal_attention_backward(
     qkv, bias, out, lse, pull, grad, parts, bias_stride, samples, heads, tokens, scale,
     RANK: tl.constexpr, RANKS: tl.constexpr, INNER: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
     PRECISION: tl.constexpr,
