@@ -297,9 +297,10 @@ def test_what_cannot_be_run_is_told_and_nothing_is_reported_of_it(cli, tmp_path,
     assert code == 0
     assert "li2024/digits is not run: sklearn cannot be imported: pip install 'rankscope[real]'." in err
     assert "there is nothing that can be run" in err
-    code, _, err = cli("report", tmp_path)
-    assert code != 0
-    assert "has no finished cell" in err
+    for command in ("report", "export"):
+        code, out, err = cli(command, tmp_path)
+        assert (code, out) == (2, "")
+        assert "has no finished cell of this version of the code and of torch" in err
 
 
 def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(tmp_path):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rankscope.cli.app import app, emit
-from rankscope.cli.runs import RunFolder, output_folder
+from rankscope.cli.runs import RunFolder, nothing_finished, output_folder
 
 
 @app.command()
@@ -34,9 +34,10 @@ def export(
     store = Store(run, reading=True)
     selection = remembered(store)
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
-    for name, rows in export_tables(
-        target, experiments, store, add=out is not None, csv=not parquet_only
-    ).items():
+    written = export_tables(target, experiments, store, add=out is not None, csv=not parquet_only)
+    if not written:
+        raise nothing_finished(run)
+    for name, rows in written.items():
         emit(f"{target / name}.parquet{', .csv' * (not parquet_only)}: {rows} rows")
     known = [e for paper in PAPERS.values() for e in paper.experiments(selection.scale)]
     here = sum(row.damage is None for one in experiments for _, row in store.rows(one))

@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 
 from rankscope.cli.app import AsJson, app
-from rankscope.cli.runs import ResultsFolder, RunFolder, kept_tables, output_folder
-from rankscope.core import InputError
+from rankscope.cli.runs import ResultsFolder, RunFolder, kept_tables, nothing_finished, output_folder
 
 
 @app.command()
@@ -42,9 +41,7 @@ def report(
         other = Store(beside, reading=True)
         made = with_agreement(made, sections(remembered(other), other))
     if all(section.provenance.empty for section in made):
-        raise InputError(
-            f"{run} has no finished cell of this version of the code. Run rankscope reproduce --out {run}."
-        )
+        raise nothing_finished(run)
     page = with_results(made, kept)
     show(page if as_json else made, as_json)
     log = Console(stderr=True)

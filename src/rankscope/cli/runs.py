@@ -50,3 +50,10 @@ def output_folder(run: Path, out: Path | None, command: str) -> Path | None:
             f"--out {out} is where to write, and {out} is a run to read: rankscope {command} {out}."
         )
     return out
+
+
+def nothing_finished(run: Path) -> InputError:
+    """What is wrong with a run of which there is nothing to show."""
+    return InputError(
+        f"{run} has no finished cell of this version of the code and of torch. Run rankscope reproduce --out {run}."
+    )
