@@ -4,6 +4,7 @@ This is another question than a claim's: a claim may hold although no number agr
 although what it is taken to say does not hold.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,15 +14,19 @@ READ_OFF = 0.1
 READ_OFF_LOG = 0.15
 """The same where the plot's axis is logarithmic, on which a given length is a larger share of a value."""
 
+NOT_RUN = "not run"
+"""Why most published values have none of ours beside them."""
+
 
 @dataclass(frozen=True)
 class Point:
-    """A published value and what was measured in its place; None where that was not run."""
+    """A published value and what was measured in its place; None where nothing can be compared, and `missing` says why."""
 
     where: str
     published: float
     measured: float | None
     tolerance: float
+    missing: str = NOT_RUN
 
     @property
     def difference(self) -> float | None:
@@ -51,7 +56,7 @@ class Replication:
 
     @property
     def compared(self) -> list[Point]:
-        """The points that were run."""
+        """The points that have a measured value."""
         return [point for point in self.points if point.measured is not None]
 
     @property
@@ -66,8 +71,9 @@ class Replication:
 
     def __str__(self) -> str:
         said = f"{self.name}, {self.quantity}: {len(self.agreeing)} of {len(self.compared)} published values agree"
-        left = len(self.points) - len(self.compared)
-        if left:
-            said += f"; {left} more {'was' if left == 1 else 'were'} not run"
+        reasons = Counter(point.missing for point in self.points if point.measured is None)
+        said += "".join(
+            f"; {left} more {'was' if left == 1 else 'were'} {reason}" for reason, left in reasons.items()
+        )
         off = [f"{point.where} ({point.measured:.3g}, published {point.published:g})" for point in self.off]
         return f"{said}.{' Off: ' + ', '.join(off) + '.' if off else ''}"

@@ -125,7 +125,7 @@ def table(fit=0.1, fresh=1.0):
         [
             {
                 "rank": rank, "layers": layers, "budget": 1, "dim": 8, "seed": seed, "cell": f"{rank}{layers}{seed}",
-                "best_epoch": fit * (1 + 0.01 * seed), "error": fresh if rank < 8 else 0.1,
+                "best_epoch": fit * (1 + 0.01 * seed), "error": fresh if rank < 8 else 0.1, "trained": True,
             }
             for rank in (1, 4, 8) for layers in (1, 3) for seed in range(4)
         ]
@@ -139,6 +139,15 @@ def test_memory_is_claimed_where_new_points_are_worse_and_not_where_they_are_ali
     shallow = table()
     shallow.loc[shallow["layers"] == 1, "error"] = 0.1
     assert judge(claim, shallow).verdict is Verdict.HOLDS, "one layer is not asked"
+
+
+def test_memory_is_undecided_where_a_training_fits_nothing_or_overflowed():
+    (claim,) = CLAIMS
+    one = (table()["rank"] == 4) & (table()["layers"] == 3) & (table()["seed"] == 2)
+    untrained = table().assign(trained=~one)
+    assert judge(claim, untrained).verdict is Verdict.UNDECIDED
+    for steps, verdict in ((10_000, Verdict.HOLDS), (10_001, Verdict.UNDECIDED)):
+        assert judge(claim, table().assign(left_out=one * steps)).verdict is verdict
 
 
 def drawn_figure(tables):
@@ -195,6 +204,28 @@ def test_at_the_talks_sizes_figure_1_counts_the_published_values_that_come_out()
     assert (len(identity.compared), identity.off) == (2, [])
     small = Results({"amsel2024/repeated": made.assign(dim=8)}, lambda key: {})
     assert replications(small) == []
+
+
+def test_a_training_that_overflowed_is_compared_with_nothing_unless_another_seed_did_not():
+    theirs = published()
+    theirs = theirs[(theirs["figure"] == "1") & (theirs["layers"] == 5) & (theirs["budget"] == 1)]
+    made = theirs.assign(dim=64, trained=True, best_epoch=theirs["error"], error=0.9, angle=0.0, norm=1.0)
+    lost = (made["rank"] <= 2) * 60_000
+    seeds = [made.assign(seed=0, left_out=lost), made[made["rank"] == 2].assign(seed=1, left_out=0)]
+    results = Results({"amsel2024/repeated": pd.concat(seeds, ignore_index=True)}, lambda key: {})
+    figure_1, _ = replications(results)
+    assert (len(figure_1.compared), len(figure_1.agreeing)) == (6, 6)
+    assert "6 of 6 published values agree" in str(figure_1)
+    assert "; 56 more were not run" in str(figure_1)
+    assert "; 1 more was not comparable, as gradients overflowed in more than 10% of their steps" in str(
+        figure_1
+    )
+    drawn = figures(results)[0]
+    (panel,) = [panel for panel in drawn.panels if panel.title.startswith("5 layers, budget 1:")]
+    fitted, recalled, _, points, _ = panel.series
+    assert (fitted.x[0], recalled.x[0]) == (2, 2), "the curve leaves the overflowed rank out"
+    assert (points.name, sorted(points.x)) == ("overflowed, training loss", [1, 2])
+    assert "overflowed in more than 10% of their steps" in drawn.caption
 
 
 def test_every_published_figure_is_compared_in_the_column_that_was_published():

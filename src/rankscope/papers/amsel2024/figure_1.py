@@ -7,7 +7,13 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import Point
-from rankscope.papers.amsel2024.published import PUBLISHED_DIM, published, replications
+from rankscope.papers.amsel2024.published import (
+    OVERFLOWED,
+    PUBLISHED_DIM,
+    overflowed,
+    published,
+    replications,
+)
 
 FRESH, REPEATED = "amsel2024/figure1", "amsel2024/repeated"
 FITTED = "repeated batches, training loss"
@@ -60,15 +66,18 @@ def _panel(
     )
     series = [Series(name, [], []) for name in (FITTED, RECALLED, LEARNED)]
     if repeated is not None and len(repeated):
-        least = repeated.groupby("rank", sort=True)["best_epoch"].min()
+        lossy = overflowed(repeated)
+        kept, cut = repeated[~lossy], repeated[lossy]
+        least = kept.groupby("rank", sort=True)["best_epoch"].min()
         series[0] = Series(FITTED, [float(str(rank)) for rank in least.index], least.tolist())
-        series[1] = curve(RECALLED, repeated, "rank", "error")
+        series[1] = curve(RECALLED, kept, "rank", "error")
+        if len(cut):
+            series.append(_points("overflowed, training loss", cut, "best_epoch"))
     if fresh is not None and len(fresh):
         series[2] = curve(LEARNED, fresh, "rank", "error")
         lost = fresh[~fresh["trained"].astype(bool)]
         if len(lost):
-            x, y = (lost[column].astype(float).tolist() for column in ("rank", "error"))
-            series.append(Series("did not train", x, y, mark=Mark.POINTS))
+            series.append(_points("did not train", lost, "error"))
     drawn = _at(theirs, layers, budget)
     if len(drawn):
         series.append(
@@ -101,6 +110,11 @@ def _panel(
     return Panel(f"{words}{counted}{not_run}", "rank", "error", series, log_x=True, log_y=True)
 
 
+def _points(name: str, rows: pd.DataFrame, column: str) -> Series:
+    """Trainings apart from the curves, each as a point."""
+    return Series(name, rows["rank"].astype(float).tolist(), rows[column].tolist(), mark=Mark.POINTS)
+
+
 def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
     said = [
         "An answer of zero has error 1. Mean over seeds with its 95% interval; for training losses the best "
@@ -111,7 +125,12 @@ def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
         said.append(f"The talk's curves are not drawn: its dim is {PUBLISHED_DIM}, here it is {dim}.")
     else:
         said.append("Published: the talk's curves, best of 5 seeds, read off its plots.")
-    fresh = tables.get(FRESH)
+    repeated, fresh = tables.get(REPEATED), tables.get(FRESH)
+    if repeated is not None and overflowed(repeated).any():
+        said.append(
+            f"Trainings on repeated batches whose gradients overflowed in more than {OVERFLOWED:.0%} of their steps are "
+            "separate points, and are not compared with published values."
+        )
     if fresh is not None:
         said.append(untrained(fresh))
     return " ".join(said)

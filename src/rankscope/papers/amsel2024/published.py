@@ -6,18 +6,26 @@ from importlib.resources import files
 import pandas as pd
 
 from rankscope.lab.paper import Results
-from rankscope.lab.replication import READ_OFF, READ_OFF_LOG, Point, Replication
+from rankscope.lab.replication import NOT_RUN, READ_OFF, READ_OFF_LOG, Point, Replication
 
 PUBLISHED_DIM = 64
 PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400.0, 8: 1530.0, 64: 1470.0}}
 """What the talk's full-rank heads learn, by budget: degrees, and ‖·‖_F/√dim, which its program calls the Frobenius norm."""
 
 FIGURES = {
-    "1": ("figure 1", ("layers", "budget", "rank"), READ_OFF_LOG),
-    "positions": ("positional encodings", ("layers", "positions", "rank"), READ_OFF_LOG),
-    "tokens": ("role of N", ("tokens", "rank"), READ_OFF),
+    "1": ("figure 1", ("layers", "budget", "rank"), READ_OFF_LOG, 100_000),
+    "positions": ("positional encodings", ("layers", "positions", "rank"), READ_OFF_LOG, 200_000),
+    "tokens": ("role of N", ("tokens", "rank"), READ_OFF, 200_000),
 }
-"""Of each figure: its name, the axes of its points, and how nearly it can be read."""
+"""Of each figure: its name, the axes of its points, how nearly it can be read, and the steps of a training."""
+
+OVERFLOWED = 0.1
+"""Share of a training's steps above which it cannot be compared: gradients that overflowed in float16 count as zero.
+
+The published trainings are in float32, which has none of these.
+"""
+
+LOST = f"not comparable, as gradients overflowed in more than {OVERFLOWED:.0%} of their steps"
 
 BEST_EPOCH = "training loss of the best epoch, best of the seeds"
 BEST_ERROR = "error on new points, best of the seeds"
@@ -52,27 +60,37 @@ def replications(results: Results) -> list[Replication]:
             words,
             f"amsel2024/{experiment}",
             f"amsel2024-{figure}",
-            tuple(_points(at_its_sizes[experiment], figure, column, axes, tolerance)),
+            tuple(_points(at_its_sizes[experiment], figure, column)),
         )
         for experiment, figure, column, words in COMPARED
         if experiment in at_its_sizes
-        for name, axes, tolerance in (FIGURES[figure],)
+        for name, *_ in (FIGURES[figure],)
     ]
     return [*found, *(_identity(at_its_sizes[name], name) for name in ("repeated",) if name in at_its_sizes)]
 
 
-def _points(
-    table: pd.DataFrame, figure: str, column: str, axes: tuple[str, ...], tolerance: float
-) -> Iterator[Point]:
+def overflowed(table: pd.DataFrame, figure: str = "1") -> "pd.Series[bool]":
+    """Which trainings of a table left out so many steps that they are not the published ones."""
+    if "left_out" not in table:
+        return pd.Series(False, index=table.index)
+    return table["left_out"].fillna(0) > OVERFLOWED * FIGURES[figure][-1]
+
+
+def _points(table: pd.DataFrame, figure: str, column: str) -> Iterator[Point]:
     """The figure's points, each beside the least value of our seeds."""
-    theirs = published()
+    _, names, tolerance, _ = FIGURES[figure]
+    axes, theirs = list(names), published()
     named = table.assign(positions=table["positions"].map(KIND)) if "positions" in axes else table
-    least = named.groupby(list(axes))[column].min()
+    run = set(named.groupby(axes).groups)
+    least = named[~overflowed(named, figure)].groupby(axes)[column].min()
     for _, row in theirs[theirs["figure"] == figure].iterrows():
         place = tuple(row[axis] for axis in axes)
         where = ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(row[axis]) for axis in axes)
         measured = least.get(place)
-        yield Point(where, float(row["error"]), None if measured is None else float(measured), tolerance)
+        if measured is not None:
+            yield Point(where, float(row["error"]), float(measured), tolerance)
+        else:
+            yield Point(where, float(row["error"]), None, tolerance, LOST if place in run else NOT_RUN)
 
 
 KIND: Mapping[str, str] = {
