@@ -58,6 +58,21 @@ def test_a_step_that_overflows_is_left_out_in_the_graph_too(problem):
     torch.testing.assert_close(our_history, history, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
+def test_a_scale_is_halved_in_the_graph_too_and_starts_afresh_after_its_warm_up(problem):
+    weights, at, _ = problem
+    height = torch.tensor([1.0, 1000.0, 1.0]).cuda()
+
+    def in_float16(now, batch):
+        x, y = batch
+        return (x @ now["w"] - x - 0.1 * y).half().square().float().sum(-1).mean(-1) * height
+
+    plain, history = adamw(weights, at, in_float16, SETTINGS, loss_scale=2.0**12)
+    ours, our_history = adamw_graphed(weights, at, in_float16, SETTINGS, loss_scale=2.0**12)
+    assert 2 <= history.isnan().sum() <= 12
+    assert torch.equal(our_history.isnan(), history.isnan())
+    torch.testing.assert_close(ours["w"], plain["w"], rtol=1e-4, atol=1e-6)
+
+
 def test_the_given_weights_are_left_alone(problem):
     before = problem[0]["w"].clone()
     adamw_graphed(*problem, SETTINGS)

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
 from rankscope.core import Config
 from rankscope.linalg.weights import Weights
+from rankscope.training.loss_scale import LossScale
 from rankscope.training.schedule import epoch_warmup_cosine, warmup_cosine
 from rankscope.training.state import ResumeState, State
 
@@ -55,10 +56,11 @@ class Step(Generic[Batch]):
         loss_scale: float,
     ) -> None:
         self.batch_at, self.losses_of = batch_at, losses_of
-        self.settings, self.loss_scale = settings, loss_scale
+        self.settings = settings
         self.leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in weights.items()}
         some = next(iter(self.leaves.values()))
         self.history = torch.zeros(settings.steps, len(some), dtype=some.dtype, device=some.device)
+        self.scale = LossScale(loss_scale, len(some), some.device) if loss_scale != 1.0 else None
         rate = self.first_rate()
         self.optimizer = torch.optim.AdamW(
             self.leaves.values(),
@@ -68,7 +70,8 @@ class Step(Generic[Batch]):
             fused=True,
             capturable=isinstance(rate, Tensor),
         )
-        divide_gradients(self.optimizer, loss_scale)
+        if self.scale is not None:
+            self.scale.divide_in(self.optimizer)
 
     def first_rate(self) -> float | Tensor:
         """What the optimizer is made with."""
@@ -82,6 +85,8 @@ class Step(Generic[Batch]):
         for name, leaf in self.leaves.items():
             leaf.copy_(state["weights"][name])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.scale is not None:
+            self.scale.load(state["scale"])
         done = len(state["losses"])
         self.history[:done] = state["losses"]
         return done
@@ -101,12 +106,15 @@ class Step(Generic[Batch]):
         """Give every weight the gradient that the optimizer is to read; the losses, NaN where a gradient overflowed."""
         self.optimizer.zero_grad()
         losses = self.losses_of(self.leaves, self.batch_at(step))
-        torch.autograd.backward(losses, torch.full_like(losses, self.loss_scale))
-        seen = losses.detach().to(self.history.dtype)
-        if self.loss_scale != 1.0:
-            seen = seen.masked_fill(leave_out_overflow(self.leaves), torch.nan)
-        if self.settings.clip is not None:
-            clip_members(self.leaves, self.settings.clip * self.loss_scale)
+        seen, largest = losses.detach().to(self.history.dtype), self.settings.clip
+        if self.scale is None:
+            torch.autograd.backward(losses, torch.ones_like(losses))
+        else:
+            torch.autograd.backward(losses, self.scale.factors.to(losses.dtype))
+            seen = seen.masked_fill(self.scale.settle(self.leaves), torch.nan)
+            largest = largest and largest * self.scale.first
+        if largest is not None:
+            clip_members(self.leaves, largest)
         return seen
 
     def weights(self) -> Weights:
@@ -119,6 +127,7 @@ class Step(Generic[Batch]):
             "weights": self.weights(),
             "optimizer": self.optimizer.state_dict(),
             "losses": self.history[:done].clone(),  # a view is saved with all that it is a view of
+            "scale": None if self.scale is None else self.scale.state(),
         }
 
 
@@ -137,10 +146,11 @@ def adamw(
     """The trained weights and every step's losses; `weights` is not changed.
 
     `steps` stops early without changing the schedule. `loss_scale` is for gradients that pass through float16: they are
-    that much larger on their way, and the optimizer divides; a member whose gradient overflows all the same has none in
-    that step, and its loss there is NaN. `kind` says how a step is computed: as it is called, or as a CUDA graph
-    (`training.graphed.GraphedStep`). Nothing in the loop waits for the device, and nothing is kept of a step beside the
-    arrays made at the start: small tensors among large ones that come and go would hold their pages.
+    that much larger on their way, and the optimizer divides. A member whose gradient overflows all the same has none in
+    that step, its loss there is NaN, and its scale is halved (`training.loss_scale`). `kind` says how a step is computed:
+    as it is called, or as a CUDA graph (`training.graphed.GraphedStep`). Nothing in the loop waits for the device, and
+    nothing is kept of a step beside the arrays made at the start: small tensors among large ones that come and go would
+    hold their pages.
     """
     take = kind(weights, batch_at, losses_of, settings, loss_scale)
     start = take.begin(None if checkpoint is None else checkpoint.load(str(take.history.device)))
@@ -154,25 +164,6 @@ def adamw(
         else:
             checkpoint.after_step(partial(take.state, step + 1), tick)
     return take.weights(), take.history[:stop]
-
-
-def divide_gradients(optimizer: torch.optim.AdamW, scale: float) -> None:
-    """Have the fused step divide every gradient as it reads it, which costs nothing."""
-    if scale != 1.0:
-        device = optimizer.param_groups[0]["params"][0].device
-        # the attributes that torch's own gradient scaler sets
-        optimizer.grad_scale = torch.tensor(scale, device=device)  # type: ignore[attr-defined]
-        optimizer.found_inf = torch.zeros((), device=device)  # type: ignore[attr-defined]
-
-
-def leave_out_overflow(weights: Weights) -> Bool[Tensor, " member"]:
-    """Set the gradient of a member to zero if a number in it is not finite; returns which members that were."""
-    grads = [tensor.grad for tensor in weights.values() if tensor.grad is not None]
-    sums = torch.stack([grad.reshape(len(grad), -1).sum(1) for grad in grads]).sum(0)
-    lost = ~sums.isfinite()
-    for grad in grads:
-        grad.masked_fill_(lost.view(-1, *[1] * (grad.dim() - 1)), 0.0)
-    return lost
 
 
 def clip_members(weights: Weights, largest: float) -> None:

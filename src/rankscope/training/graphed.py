@@ -80,11 +80,15 @@ class GraphedStep(Step[Batch]):
             for moments in self.optimizer.state.values():
                 for moment in moments.values():
                     moment.zero_()
+            if self.scale is not None:
+                self.scale.reset()
             return 0
         known = state["optimizer"]["state"].values()
         for moments, others in zip(self.optimizer.state.values(), known, strict=True):
             for name, moment in moments.items():
                 moment.copy_(others[name])
+        if self.scale is not None:
+            self.scale.load(state["scale"])
         losses = state["losses"]
         self.history[: len(losses)] = losses
         return len(losses)

@@ -10,8 +10,8 @@ import torch
 class Precision(Enum):
     """Plain float32; float32 arrays with products in TF32; or arrays and products of 16 bits, sums in float32.
 
-    Numbers have 23, 10, 7 and 10 bits after the leading one. float16 has few exponents: its loss is scaled,
-    and in a step in which a member's gradients overflow all the same they count as zero, as its losses then say.
+    Numbers have 23, 10, 7 and 10 bits after the leading one. float16 has few exponents: its loss is scaled. In a step in
+    which a member's gradients overflow all the same they count as zero, its loss is NaN, and its scale is halved.
     """
 
     FLOAT32 = "float32"
@@ -27,7 +27,7 @@ class Precision(Enum):
 
     @property
     def loss_scale(self) -> float:
-        """What the loss is multiplied by for its gradients' sake: a mean over thousands of positions has small ones."""
+        """What losses are multiplied by at first: the gradients of a mean over thousands of positions are small."""
         return 2.0**12 if self is Precision.FLOAT16 else 1.0
 
     @contextmanager

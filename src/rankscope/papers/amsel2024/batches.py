@@ -11,7 +11,7 @@ from torch.nn import functional
 from rankscope import kernels
 from rankscope.core.streams import Split, stream, stream_seed
 from rankscope.ensembles import encoder as stacked_encoder
-from rankscope.ensembles.encoder import Program
+from rankscope.ensembles.encoder import Encoder, Program
 from rankscope.kernels.normals import normals
 from rankscope.kernels.small_attention import token_first
 from rankscope.papers.amsel2024.recipe import EncoderCell
@@ -44,10 +44,9 @@ def batch(cells: Sequence[EncoderCell], split: Split, step: int, *, device: str)
     return torch.stack([points for points, _ in each]), torch.stack([answer for _, answer in each])
 
 
-def arranged(cells: Sequence[EncoderCell], pair: Pair, program: Program) -> Arranged:
+def arranged(stack: Sequence[Encoder], pair: Pair, program: Program) -> Arranged:
     """Both arrays of a batch as the program wants them."""
     points, answers = pair
-    stack = [cell.model for cell in cells]
     return stacked_encoder.arrange(stack, points, program), stacked_encoder.arrange(stack, answers, program)
 
 

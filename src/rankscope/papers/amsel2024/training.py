@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -9,12 +10,12 @@ from torch import Tensor
 from rankscope import kernels
 from rankscope.core.streams import Split
 from rankscope.ensembles import encoder as stacked_encoder
-from rankscope.ensembles.encoder import Leaves
+from rankscope.ensembles.encoder import Encoder, Leaves
 from rankscope.kernels.error import squared_error as fused_squared_error
-from rankscope.lab import Job
+from rankscope.lab import Cell, Job
 from rankscope.linalg.weights import Weights
-from rankscope.papers.amsel2024.batches import Arranged, DrawnThere, arranged, batch
-from rankscope.papers.amsel2024.recipe import APART, EncoderCell, Start
+from rankscope.papers.amsel2024.batches import Arranged, DrawnThere, Pair, arranged, batch
+from rankscope.papers.amsel2024.recipe import APART, EncoderCell, Recipe, Start
 from rankscope.tasks.neighbors import mean_cosine
 from rankscope.training.adamw import adamw
 from rankscope.training.graphed import GraphedStep
@@ -23,24 +24,39 @@ from rankscope.training.state import ResumeState
 
 def train_group(cells: Sequence[EncoderCell], job: Job) -> tuple[Weights, Float[Tensor, "step member"]]:
     """Train the cells side by side: their weights, and the loss of every step."""
-    device, train, stack = job.device, cells[0].train, [cell.model for cell in cells]
+
+    def batch_at(step: int) -> Pair:
+        return batch(cells, Split.TRAIN, step, device=job.device)
+
+    return train_stack(
+        cells, start_of(cells, job.device), batch_at, partial(DrawnThere, cells, job.device), job
+    )
+
+
+def train_stack(
+    cells: Sequence[Cell[Any, Encoder, Recipe]],
+    start: Weights,
+    batch_at: Callable[[int], Pair],
+    drawn_there: Callable[[], DrawnThere],
+    job: Job,
+) -> tuple[Weights, Float[Tensor, "step member"]]:
+    """Train encoders from `start` by the recipe of the cells: on `batch_at(step)`, on a GPU on what is drawn there."""
+    train, stack = cells[0].train, [cell.model for cell in cells]
     settings = train.replace(learning_rate=train.learning_rate * stack[0].layers ** -train.depth_power)
     tokens = cells[0].task.tokens
-    program = stacked_encoder.program_for(stack, tokens, device, train.precision.dtype)
-    error_of = fused_squared_error if kernels.usable(device) else squared_error
+    program = stacked_encoder.program_for(stack, tokens, job.device, train.precision.dtype)
+    error_of = fused_squared_error if kernels.usable(job.device) else squared_error
 
     def losses(leaves: Leaves, pair: Arranged) -> Tensor:
         return error_of(stacked_encoder.encode(stack, leaves, pair[0], tokens, program), pair[1])
 
-    def batch_at(step: int) -> Arranged:
-        return arranged(cells, batch(cells, Split.TRAIN, step, device=device), program)
-
-    fit: Callable[..., tuple[Leaves, Float[Tensor, "step member"]]] = partial(adamw, batch_at=batch_at)
-    if kernels.usable(device):
-        fit = partial(adamw, batch_at=DrawnThere(cells, device).arranged(program), kind=GraphedStep)
+    fit: Callable[..., tuple[Leaves, Float[Tensor, "step member"]]]
+    fit = partial(adamw, batch_at=lambda step: arranged(stack, batch_at(step), program))
+    if kernels.usable(job.device):
+        fit = partial(adamw, batch_at=drawn_there().arranged(program), kind=GraphedStep)
     with train.precision.in_use():
         leaves, history = fit(
-            stacked_encoder.leaves_of(start_of(cells, device), program),
+            stacked_encoder.leaves_of(start, program),
             losses_of=losses,
             settings=settings,
             steps=job.steps,
