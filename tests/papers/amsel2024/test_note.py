@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from rankscope.lab.paper import Results
+from rankscope.papers.amsel2024.published import replications
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -50,3 +53,22 @@ def test_the_note_quotes_the_tables():
             assert len(said) == 7, line
             for one, value in zip(said, values, strict=True):
                 assert abs(one - value) <= 0.51 * 10 ** -len(str(one).partition(".")[2]), (line, one, value)
+
+
+def test_what_is_said_of_the_published_values_is_what_the_tables_give():
+    tables = {
+        f"amsel2024/{name}": pd.read_parquet(ROOT / "results" / f"amsel2024-{name}.parquet")
+        for name in ("repeated", "figure1")
+    }
+    fitted, new, _ = replications(Results(tables, lambda key: {}))
+    both = (len(fitted.agreeing), len(fitted.compared))
+    note = (ROOT / "docs/note-for-the-authors.md").read_text()
+    assert (
+        "Of the {1} points that we can compare so far (eight of the nine lines), {0} are".format(*both)
+        in note
+    )
+    found = (ROOT / "src/rankscope/papers/amsel2024/EXPERIMENTS.md").read_text()
+    assert "**{} of the {} published values that can be compared agree".format(*both) in found
+    assert f"on fresh points {len(new.agreeing)} of {len(new.compared)} agree" in found
+    for path in ("CHANGELOG.md", "README.md"):
+        assert "{} of {} published values".format(*both) in (ROOT / path).read_text(), path

@@ -10,7 +10,7 @@ from rankscope.lab import Experiment, Grid, Scale
 from rankscope.lab.experiment import Overrides
 from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, OUR_RECIPE, Recipe, Start
 from rankscope.papers.amsel2024.simulation import Construction, Constructions, Kind, Simulation
-from rankscope.papers.amsel2024.trainer import EncoderTrainer
+from rankscope.papers.amsel2024.trainer import EncoderTrainer, RepeatedTrainer
 from rankscope.papers.amsel2024.two_points import TwoPointsTrainer
 from rankscope.tasks.neighbors import Neighbors, Points, Queries, Target
 from rankscope.training.adamw import AdamW
@@ -198,7 +198,11 @@ def _repeated(sizes: Sizes) -> list[Experiment]:
         fresh += _longer(sizes, "repeated-", seeds, kinds, None)
     kept = ("steps", "batch", "learning_rate", "precision")
     return [
-        replace(one, train=sizes.repeated.replace(**{name: getattr(one.train, name) for name in kept}))
+        replace(
+            one,
+            train=sizes.repeated.replace(**{name: getattr(one.train, name) for name in kept}),
+            trainer=RepeatedTrainer(),
+        )
         for one in fresh
     ]
 

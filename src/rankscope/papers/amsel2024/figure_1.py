@@ -7,6 +7,7 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import Point
+from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
     OVERFLOWED,
     PUBLISHED_DIM,
@@ -23,7 +24,7 @@ LEARNED = "fresh batches, new points"
 
 def figure_1(results: Results) -> Figure | None:
     """A panel for each depth and budget; None where neither experiment was run."""
-    tables = {name: results.tables[name] for name in (FRESH, REPEATED) if name in results.tables}
+    tables = {name: ends(results.tables[name]) for name in (FRESH, REPEATED) if name in results.tables}
     if not tables:
         return None
     theirs = _published(tables)

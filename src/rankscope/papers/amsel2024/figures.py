@@ -8,7 +8,9 @@ import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
+from rankscope.papers.amsel2024.course import course_figures
 from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
+from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.rank_one import linear_error
@@ -27,13 +29,13 @@ def figures(results: Results) -> list[Figure]:
         "two-points": _floor,
         "constructions": _constructions,
     }
-    drawn = [figure_1(results), _identity(results)]
+    drawn = [figure_1(results), *course_figures(results), _identity(results)]
     for name, make in made.items():
         if (fresh := results.tables.get(f"amsel2024/{name}")) is not None:
             drawn.append(replace(make(fresh), experiments=(f"amsel2024/{name}",)))
         theirs = f"repeated-{name}"
         if (repeated := results.tables.get(f"amsel2024/{theirs}")) is not None:
-            figure = make(_as_published(repeated))
+            figure = make(_as_published(ends(repeated)))
             title = f"{figure.title}, {BY_THEM}"
             drawn.append(
                 replace(figure, id=f"amsel2024-{theirs}", title=title, experiments=(f"amsel2024/{theirs}",))
@@ -54,8 +56,8 @@ def _identity(results: Results) -> Figure | None:
         names[name]: table[(table["layers"] == 1) & (table["rank"] == table["dim"])].assign(
             scaled=lambda rows: rows["norm"] / rows["dim"] ** 0.5
         )
-        for name, table in results.tables.items()
-        if name in names and "norm" in table
+        for name, table in ((each, ends(results.tables[each])) for each in names if each in results.tables)
+        if "norm" in table
     }
     full = {name: rows for name, rows in full.items() if len(rows)}
     if not full:

@@ -8,6 +8,7 @@ import pandas as pd
 from rankscope.figures.figure import Panel, Series, curve
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
+from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import overflowed, replications
 
 CLEARLY = 2.0
@@ -116,6 +117,7 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
 
 def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
     """Where weights that fit repeated batches err the most beyond that on new points, of the places with the most seeds."""
+    table = ends(table)
     deep = table[(table["layers"] > 1) & (table["rank"] < table["dim"]) & ~overflowed(table)]
     seeds = deep.groupby(["layers", "budget", "rank"])["seed"].transform("nunique")
     deep = deep[seeds == seeds.max()]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -11,6 +12,7 @@ from rankscope.core.streams import Split
 from rankscope.ensembles import encoder as stacked_encoder
 from rankscope.ensembles.encoder import Positions, key_query_products
 from rankscope.lab.experiment import Scalar
+from rankscope.lab.tidy import MEASUREMENT
 from rankscope.linalg.weights import Weights
 from rankscope.papers.amsel2024.batches import Pair, batch, trained_on
 from rankscope.papers.amsel2024.recipe import EncoderCell
@@ -22,6 +24,12 @@ SEEN_BATCHES = 100
 
 EPOCH = 100
 """Steps of an epoch: the authors report the best epoch's loss."""
+
+END, COURSE = "end", "course"
+"""The measurements of a training whose course is kept: what it ended with, and its training loss on the way."""
+
+COURSE_PARTS = 20
+"""A course is kept after so many equal parts of the steps."""
 
 TRAINED_BY = 0.01
 """How far under the best multiple of the point itself an error must be for its cell to have trained.
@@ -112,9 +120,30 @@ def _recalled(cells: Sequence[EncoderCell], weights: Weights, device: str) -> Fl
 
 def best_epoch(losses: Float[Tensor, "step member"], epoch: int = EPOCH) -> Float[Tensor, " member"]:
     """The least mean loss of `epoch` steps in a row; of all steps, where there are fewer. An epoch with NaN is none."""
+    return epoch_means(losses, epoch).amin(0)
+
+
+def epoch_means(losses: Float[Tensor, "step member"], epoch: int) -> Float[Tensor, "epoch member"]:
+    """The mean loss of every `epoch` steps, infinite where one of them is NaN."""
     starts = range(0, max(len(losses) - epoch, 0) + 1, epoch)
     means = torch.stack([losses[start : start + epoch].mean(0) for start in starts])
-    return means.masked_fill(means.isnan(), torch.inf).amin(0)
+    return means.masked_fill(means.isnan(), torch.inf)
+
+
+def course(losses: Float[Tensor, " step"], epoch: int) -> list[dict[str, Scalar]]:
+    """The least epoch mean up to each twentieth of the epochs: the published error of a training that ends there."""
+    least = epoch_means(losses[:, None], epoch)[:, 0].cummin(0).values
+    ended = {part: len(least) * part // COURSE_PARTS for part in range(1, COURSE_PARTS + 1)}
+    return [
+        {MEASUREMENT: COURSE, "share": part / COURSE_PARTS, "best_epoch": float(least[epochs - 1])}
+        for part, epochs in ended.items()
+        if epochs
+    ]
+
+
+def ends(table: pd.DataFrame) -> pd.DataFrame:
+    """What was measured at the ends of trainings: all rows of a table that has no courses."""
+    return table[table[MEASUREMENT] != COURSE] if MEASUREMENT in table else table
 
 
 def identity_fit(products: Float[Tensor, "head dim dim"]) -> dict[str, float]:

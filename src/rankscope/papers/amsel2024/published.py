@@ -7,6 +7,7 @@ import pandas as pd
 
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import NOT_RUN, READ_OFF, READ_OFF_LOG, Point, Replication
+from rankscope.papers.amsel2024.measurement import ends
 
 PUBLISHED_DIM = 64
 PUBLISHED_IDENTITY = {"angle": {1: 179.5, 8: 176.0, 64: 168.5}, "norm": {1: 2400.0, 8: 1530.0, 64: 1470.0}}
@@ -50,7 +51,7 @@ def published() -> pd.DataFrame:
 def replications(results: Results) -> list[Replication]:
     """Every published figure that an experiment at the talk's sizes can be compared with."""
     at_its_sizes = {
-        name.partition("/")[2]: table
+        name.partition("/")[2]: ends(table)
         for name, table in results.tables.items()
         if name.startswith("amsel2024/") and "dim" in table and (table["dim"] == PUBLISHED_DIM).any()
     }

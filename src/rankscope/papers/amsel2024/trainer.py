@@ -7,8 +7,9 @@ from torch import Tensor
 
 from rankscope.ensembles.encoder import Encoder
 from rankscope.lab import Job, Outcome, Trainer
+from rankscope.lab.tidy import MEASUREMENT
 from rankscope.linalg.weights import Weights
-from rankscope.papers.amsel2024.measurement import records
+from rankscope.papers.amsel2024.measurement import END, EPOCH, course, records
 from rankscope.papers.amsel2024.recipe import EncoderCell, Recipe
 from rankscope.papers.amsel2024.training import train_group
 from rankscope.tasks.neighbors import Neighbors
@@ -39,3 +40,21 @@ class EncoderTrainer(Trainer[Neighbors, Encoder, Recipe, Trained]):
     def dtype(self, cell: EncoderCell) -> str:
         """The recipe's precision."""
         return cell.train.precision.value
+
+
+class RepeatedTrainer(EncoderTrainer):
+    """Keeps the course of the training loss as well: the authors' longest trainings may have met their jobs' time limit."""
+
+    def measure(self, cells: Sequence[EncoderCell], trained: Trained, job: Job) -> list[Outcome]:
+        """Per member a record of its end, and one per twentieth of its epochs."""
+        losses = trained[1]
+        ended = super().measure(cells, trained, job)
+        return [
+            Outcome(
+                [
+                    *({MEASUREMENT: END, **record} for record in outcome.records),
+                    *course(losses[:, member], cell.train.distinct_batches or EPOCH),
+                ]
+            )
+            for member, (cell, outcome) in enumerate(zip(cells, ended, strict=True))
+        ]

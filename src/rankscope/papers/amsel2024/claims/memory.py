@@ -6,6 +6,7 @@ import pandas as pd
 
 from rankscope.lab import AtLeast, Check, Claims, Origin
 from rankscope.papers.amsel2024.claims.trained import CLEARLY, FACTOR
+from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import overflowed
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
@@ -21,6 +22,7 @@ CLAIMS = Claims("amsel2024", Origin.BEYOND)
 )
 def _low_rank_remembers(table: pd.DataFrame) -> list[Check]:
     """The geometric mean over the ranks below full; missing where one of them fits nothing, or overflowed."""
+    table = ends(table)
     ratio = (table["error"] / table["best_epoch"]).map(math.log2)
     known = table.assign(ratio=ratio.where(table["trained"].astype(bool) & ~overflowed(table)))
     deep = known[(known["layers"] > 1) & (known["rank"] < known["dim"])]

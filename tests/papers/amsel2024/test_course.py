@@ -1,0 +1,81 @@
+"""The training loss on the way: what a training would have had published that ended there."""
+
+import pandas as pd
+import pytest
+import torch
+
+from rankscope.lab import Job, Scale
+from rankscope.lab.paper import Results
+from rankscope.lab.tidy import MEASUREMENT
+from rankscope.papers.amsel2024.experiments import experiments
+from rankscope.papers.amsel2024.figures import figures
+from rankscope.papers.amsel2024.measurement import COURSE, END, best_epoch, course, ends
+from rankscope.papers.amsel2024.published import published, replications
+from rankscope.papers.amsel2024.training import train_group
+
+
+def test_a_course_has_the_least_epoch_so_far_and_ends_with_the_published_measure():
+    means = torch.tensor([4.0, 2.0, 3.0, torch.nan, 1.0] + [5.0] * 35)  # forty epochs of two steps
+    losses = means.repeat_interleave(2) + torch.tensor([0.5, -0.5]).repeat(40)
+    found = course(losses, 2)
+    assert [row[MEASUREMENT] for row in found] == [COURSE] * 20
+    assert [row["share"] for row in found] == pytest.approx([part / 20 for part in range(1, 21)])
+    assert [row["best_epoch"] for row in found] == [2.0, 2.0] + [1.0] * 18
+    assert found[-1]["best_epoch"] == best_epoch(losses[:, None], 2).item()
+    assert [row["share"] for row in course(losses[:6], 2)] == pytest.approx(
+        [part / 20 for part in range(7, 21)]
+    ), "of three epochs the first is over after seven twentieths"
+
+
+def test_repeated_batches_keep_their_course_beside_their_end():
+    repeated = next(one for one in experiments(Scale.SMOKE) if one.name.endswith("/repeated"))
+    cells = repeated.cells()[:2]
+    losses = train_group(cells, Job())[1]
+    for member, outcome in enumerate(repeated.trainer.run(cells, Job())):
+        end, *way = outcome.records
+        assert end[MEASUREMENT] == END
+        assert way == course(losses[:, member], cells[member].train.distinct_batches)
+        assert end["best_epoch"] == way[-1]["best_epoch"]
+        table = pd.DataFrame([*outcome.records, {"best_epoch": 9.0}])
+        assert ends(table)["best_epoch"].tolist() == [end["best_epoch"], 9.0], "older cells have no course"
+    fresh = next(one for one in experiments(Scale.SMOKE) if one.name.endswith("/figure1"))
+    (alone,) = fresh.trainer.run(fresh.cells()[:1], Job())
+    assert len(alone.records) == 1
+
+
+def test_courses_are_drawn_to_the_published_values_and_counted_nowhere_else():
+    theirs = published()
+    theirs = theirs[(theirs["figure"] == "1") & (theirs["budget"] == 64) & (theirs["layers"] == 3)]
+    end = theirs.assign(
+        dim=64,
+        seed=0,
+        trained=True,
+        best_epoch=theirs["error"],
+        error=0.9,
+        angle=0.0,
+        norm=1.0,
+        measurement=END,
+    )
+    end["cell"] = end["rank"].map(str)
+    way = [
+        end.assign(measurement=COURSE, share=share, best_epoch=end["best_epoch"] / share, error=float("nan"))
+        for share in (0.5, 1.0)
+    ]
+    results = Results({"amsel2024/repeated": pd.concat([end, *way], ignore_index=True)}, lambda key: {})
+    drawn = {figure.id: figure for figure in figures(results)}
+    (panel,) = drawn["amsel2024-repeated-course"].panels
+    assert panel.title == "3 layers, budget 64"
+    curves, dots = panel.series[::2], panel.series[1::2]
+    assert [one.name for one in curves] == [f"rank {rank}" for rank in (1, 2, 4, 8, 16, 32, 64)]
+    assert [one.like for one in dots] == [one.name for one in curves]
+    for line, dot in zip(curves, dots, strict=True):
+        assert line.x == [0.5, 1.0]
+        assert (dot.x, dot.y) == ([1.0], [pytest.approx(line.y[-1])])
+    (one,) = [
+        panel for panel in drawn["amsel2024-1"].panels if panel.title.startswith("3 layers, budget 64:")
+    ]
+    assert one.title == "3 layers, budget 64: 7 of 7 published values come out"
+    assert [len(series.x) for series in one.series[:2]] == [7, 7]
+    assert replications(results)[0].agreeing == replications(results)[0].compared
+    bare = Results({"amsel2024/repeated": end.drop(columns=MEASUREMENT)}, lambda key: {})
+    assert not [figure for figure in figures(bare) if figure.id.endswith("course")]
