@@ -11,7 +11,7 @@ from typing import Any
 from rankscope.figures import palette
 from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series
 from rankscope.figures.names import SLANT, free_names
-from rankscope.figures.ticks import tick_text
+from rankscope.figures.ticks import bar_texts, tick_text
 
 HEIGHT = 300
 SMALL = 240
@@ -177,7 +177,8 @@ def _curve(series: Series, drawn: Drawn, colour: str, dash: palette.Dash) -> Ite
     name, errors = escape(series.entry), _errors(drawn)
     if series.mark is Mark.BAR:
         yield {"type": "bar", "x": list(series.x), "y": drawn.y, "name": name, "marker": {"color": colour},
-               "error_y": errors}  # fmt: skip
+               "error_y": errors, "text": None if series.paper else bar_texts(drawn.y), "textposition": "outside",
+               "cliponaxis": False}  # fmt: skip
         return
     if series.mark is Mark.LINE and len(series.x) > MANY_POINTS and all(map(math.isfinite, drawn.low)):
         yield {

@@ -20,7 +20,7 @@ from rankscope.core.files import write_atomic
 from rankscope.figures import palette
 from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
 from rankscope.figures.names import MOST_NAMED, SLANT, free_names
-from rankscope.figures.ticks import tick_text
+from rankscope.figures.ticks import bar_texts, tick_text
 
 DPI = 130
 MOST_LETTERS = 36
@@ -48,6 +48,9 @@ HANDLE = 3.5
 
 LONG = 24
 """Letters of a curve's name, from which on two of them have no room beside each other under a panel."""
+
+BAR_ROOM = 0.08
+"""Of an axis' height, for what stands over its highest bar."""
 
 HALO = [withStroke(linewidth=2, foreground="white")]
 """Around what is written over a map, which may have a line."""
@@ -206,7 +209,10 @@ def _draw_series(
             [end - value for end, value in zip(high, y, strict=True)],
         ]
     if series.mark is Mark.BAR:
-        axis.bar(x, y, color=colour, yerr=errors, capsize=3, label=series.name)
+        bars = axis.bar(x, y, color=colour, yerr=errors, capsize=3, label=series.name)
+        if not series.paper:
+            axis.bar_label(bars, bar_texts(y), fontsize=8, padding=2)
+            axis.margins(y=BAR_ROOM)
     elif series.paper and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
     elif len(x) > 12 and series.mark is Mark.LINE:

@@ -24,6 +24,17 @@ def tick_text(value: float, power: str) -> str:
     return power.format(10, exponent) if digits == "1" else f"{digits}·{power.format(10, exponent)}"
 
 
+def bar_texts(values: Sequence[float]) -> list[str]:
+    """What stands over bars, to three digits of the largest: a bar of almost no height is else taken for a gap.
+
+    >>> bar_texts([0.157, 0.00012, 0.0]), bar_texts([1234.5, 20.0]), bar_texts([math.nan, 0.0])
+    (['0.157', '0.000', '0.000'], ['1,234', '20'], ['', '0'])
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    decimals = max(0, 2 - math.floor(math.log10(largest))) if largest else 0
+    return [f"{value:,.{decimals}f}" if math.isfinite(value) else "" for value in values]
+
+
 def is_short(value: float) -> bool:
     """Whether a number is a tick as it is: whole, or of at most three digits."""
     return value == int(value) or float(f"{value:.3g}") == value
