@@ -47,7 +47,9 @@ def _course(experiment: str, table: pd.DataFrame, figure: str) -> Figure | None:
         matching = theirs[(theirs[places] == pd.Series(at)).all(axis=1)].set_index("rank")["error"]
         title = ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(value) for axis, value in at.items())
         panels.append(_panel(title, own, matching))
-    grey = " Rings at the end: published." if same_size else f" The talk's values are for dim {PUBLISHED_DIM}."
+    grey = (
+        " Rings at the end: published." if same_size else f" The talk's values are for dim {PUBLISHED_DIM}."
+    )
     return Figure(
         id=f"amsel2024-{experiment.partition('/')[2]}-course",
         title=f"{TITLE}: {name}",
