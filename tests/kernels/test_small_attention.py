@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 from rankscope.kernels.small_attention import Way, attend, best_way, by_products, by_stock_kernel
 
@@ -19,6 +20,24 @@ def test_products_equal_the_stock_kernel(heads, rank):
         found.append([output.detach(), *grads])
     for ours, kernel in zip(*found, strict=True):
         torch.testing.assert_close(ours, kernel, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("heads", "rank"), [(6, 1), (3, 2), (1, 6)])
+def test_causal_products_equal_the_stock_kernel_with_its_mask(heads, rank):
+    draw = torch.Generator().manual_seed(1)
+    parts = [torch.randn(2, heads, rank, 5, 7, generator=draw, dtype=torch.float64) for _ in range(4)]
+    q, k, v = (part.clone().requires_grad_() for part in parts[:3])
+    ours = by_products(q, k, v, causal=True)
+    stock = scaled_dot_product_attention(
+        *(leaf.permute(0, 4, 1, 3, 2).flatten(0, 1) for leaf in (q, k, v)), is_causal=True
+    )
+    stock = stock.unflatten(0, (2, 7)).permute(0, 2, 4, 3, 1)
+    torch.testing.assert_close(ours, stock, rtol=1e-10, atol=1e-12)
+    pairs = zip(
+        *(torch.autograd.grad((one * parts[3]).sum(), (q, k, v)) for one in (ours, stock)), strict=True
+    )
+    for mine, theirs in pairs:
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
 
 
 def test_a_stack_of_ranks_attends_as_each_member_alone():

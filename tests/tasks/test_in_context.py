@@ -85,7 +85,7 @@ def test_shifted_inputs():
 
 def test_a_prompt_is_examples_one_after_the_other():
     xs, ys = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), torch.tensor([[5.0, 6.0]])
-    assert interleaved(xs, ys).tolist() == [[[1, 2], [5, 0], [3, 4], [6, 0]]]
+    assert interleaved(xs, ys).tolist() == [[[1, 2], [5, 0], [3, 4]]]
 
 
 def test_least_squares_has_the_error_of_what_it_cannot_know():

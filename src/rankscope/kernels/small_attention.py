@@ -75,9 +75,14 @@ def by_products(
     q: Float[Tensor, "member head rank token sample"],
     k: Float[Tensor, "member head rank token sample"],
     v: Float[Tensor, "member head rank token sample"],
+    *,
+    causal: bool = False,
 ) -> Float[Tensor, "member head rank token sample"]:
-    """Multiply and add whole arrays, a channel or a token at a time; needs heads·token²·sample numbers of memory."""
-    out: Tensor = _Products.apply(q, k, v)  # type: ignore[no-untyped-call]
+    """Multiply and add whole arrays, a channel or a token at a time; needs heads·token²·sample numbers of memory.
+
+    causal   a token attends to itself and to those before it
+    """
+    out: Tensor = _Products.apply(q, k, v, causal)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -89,9 +94,12 @@ class _Products(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, v):  # type: ignore[no-untyped-def]
+    def forward(ctx, q, k, v, causal):  # type: ignore[no-untyped-def]
         q, k, v = (_ranks_first(array) for array in (q, k, v))
         p = _sum_of_products(q.unsqueeze(2), k.unsqueeze(1)).mul_(1 / math.sqrt(len(q)))
+        if causal:
+            later = torch.ones(p.shape[:2], dtype=torch.bool, device=p.device).triu(1)
+            p.masked_fill_(later[..., None, None, None], -math.inf)
         p.sub_(p.amax(1, keepdim=True)).exp_()
         p.div_(p.sum(1, keepdim=True))
         ctx.save_for_backward(q, k, v, p)
@@ -106,7 +114,7 @@ class _Products(torch.autograd.Function):
         grad_q = _sum_of_products(ds.transpose(0, 1).unsqueeze(1), _by_token(k))
         grad_k = _sum_of_products(ds.unsqueeze(1), _by_token(q))
         grad_v = _sum_of_products(p.unsqueeze(1), _by_token(grad))
-        return _heads_first(grad_q), _heads_first(grad_k), _heads_first(grad_v)
+        return _heads_first(grad_q), _heads_first(grad_k), _heads_first(grad_v), None
 
 
 def _ranks_first(array: Tensor) -> Tensor:

@@ -81,8 +81,8 @@ class InContext(Config):
 
     @property
     def tokens(self) -> int:
-        """Of a prompt: two for each example."""
-        return 2 * self.points
+        """Of a prompt: two for each example, but for the last output, which no prediction is made from."""
+        return 2 * self.points - 1
 
     @property
     def variance(self) -> float:
@@ -143,10 +143,10 @@ def prompts(task: InContext, numbers: Float[Tensor, "*batch number"]) -> Prompts
     return Prompts(xs, ys)
 
 
-def interleaved(xs: Tensor, ys: Tensor) -> Float[Tensor, "*batch 2*point dim"]:
-    """x_1, y_1, x_2, y_2, …, an output as the first coordinate of a token."""
+def interleaved(xs: Tensor, ys: Tensor) -> Float[Tensor, "*batch 2*point-1 dim"]:
+    """x_1, y_1, x_2, y_2, …, x_k, an output as the first coordinate of a token; nothing is predicted from the last one."""
     of_ys = torch.cat([ys.unsqueeze(-1), xs.new_zeros(*xs.shape[:-1], xs.shape[-1] - 1)], dim=-1)
-    return torch.stack([xs, of_ys], dim=-2).flatten(-3, -2)
+    return torch.stack([xs, of_ys], dim=-2).flatten(-3, -2)[..., :-1, :]
 
 
 def _parts(task: InContext) -> dict[str, tuple[int, ...]]:

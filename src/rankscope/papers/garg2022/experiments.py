@@ -22,9 +22,10 @@ batch 64, 500,000 steps, and a curriculum of active dimensions (5 to 20) and exa
 of heads is changed at equal parameters, rank = dim/heads, as the talk does; in `apart` rank and heads are free of each other.
 Trainings are measured after 50,000, 100,000, 200,000 and 500,000 steps, and each of these pieces can be run by itself.
 
-`quick` is the same program at two input dimensions, five examples, dim 16 and two layers, without a curriculum and at a higher
-rate. What is decided there is the order in which decoders learn to learn in context, and whether more heads
-end worse at that size.
+`quick` is the same program at two input dimensions, prompts of four inputs, dim 16 and two layers, without a curriculum and
+at a higher rate. Most decoders of the sweep over heads are trained until they have had their transition and for as long
+again, one head of some seeds is not. What is decided there is when decoders of that size learn to learn in context, and how
+they end.
 """
 
 
@@ -32,7 +33,8 @@ end worse at that size.
 class Sizes:
     """What a scale runs: decoders (dim, layers, heads of the sweep) by name, and what is shared by all of them.
 
-    `apart` and `classes` have a decoder of their own; `long_points` are the examples of networks and trees.
+    `apart` and `classes` have a decoder and, without pieces, steps of their own; `long_points` are the examples of networks
+    and trees.
     """
 
     input_dim: int
@@ -45,6 +47,7 @@ class Sizes:
     heads: tuple[int, ...]
     classes: tuple[int, int, tuple[int, ...]]
     train: Recipe
+    apart_steps: int
     class_steps: int
     seeds: int
     samples: int
@@ -63,13 +66,13 @@ SIZES = {
         input_dim=2, points=4, long_points=5, sweeps={"smoke": (4, 1, (1, 4))}, sweep_seeds=2, apart=(4, 1),
         ranks=(1, 4), heads=(1, 2), classes=(4, 1, (1, 4)),
         train=Recipe(steps=30, batch=8, learning_rate=0.01, curriculum=Curriculum(dims=1, points=2, every=10)),
-        class_steps=20, seeds=2, samples=50, fitted=10, sparsity=1, hidden_neurons=4, depth=2,
+        apart_steps=30, class_steps=20, seeds=2, samples=50, fitted=10, sparsity=1, hidden_neurons=4, depth=2,
     ),
     Scale.QUICK: Sizes(
-        input_dim=2, points=5, long_points=6, sweeps={"quick": (16, 2, (1, 4, 16))}, sweep_seeds=4,
+        input_dim=2, points=4, long_points=5, sweeps={"quick": (16, 2, (1, 16))}, sweep_seeds=5,
         apart=(16, 2), ranks=(1, 4), heads=(1, 4), classes=(16, 2, (1, 16)),
-        train=Recipe(steps=1000, batch=64, learning_rate=0.01),
-        class_steps=200, seeds=3, samples=1000, fitted=200, sparsity=1, hidden_neurons=10, depth=2,
+        train=Recipe(steps=4500, batch=64, learning_rate=0.003),
+        apart_steps=2500, class_steps=100, seeds=3, samples=1000, fitted=200, sparsity=1, hidden_neurons=10, depth=2,
     ),
     Scale.PAPER: Sizes(
         input_dim=20, points=41, long_points=101,
@@ -77,7 +80,7 @@ SIZES = {
         apart=(64, 3), ranks=(1, 4, 16, 64), heads=(1, 4, 16),
         classes=(128, 6, (1, 4, 32)),
         train=PAPER_RECIPE.replace(precision=Precision.FLOAT16, pieces=PIECES),
-        class_steps=PIECES[-1], seeds=2, samples=1280, fitted=64, long_curriculum=LONG_CURRICULUM,
+        apart_steps=PIECES[-1], class_steps=PIECES[-1], seeds=2, samples=1280, fitted=64, long_curriculum=LONG_CURRICULUM,
     ),
 }  # fmt: skip
 
@@ -101,13 +104,15 @@ def _heads(sizes: Sizes) -> Experiment:
         for count, divided in _divided(dim, heads).items()
     }
     dim, layers, _ = next(iter(sizes.sweeps.values()))
-    grid = Grid(seed=range(sizes.sweep_seeds), steps=_pieces(sizes), decoder=decoders)
+    grid = Grid(seed=range(sizes.sweep_seeds), steps=_pieces(sizes, sizes.train.steps), decoder=decoders)
     return _trained(sizes, "heads", dim, layers, grid)
 
 
 def _apart(sizes: Sizes) -> Experiment:
     """Every rank with every number of heads: their product is free."""
-    grid = Grid(seed=range(sizes.seeds), steps=_pieces(sizes), heads=sizes.heads, rank=sizes.ranks)
+    grid = Grid(
+        seed=range(sizes.seeds), steps=_pieces(sizes, sizes.apart_steps), heads=sizes.heads, rank=sizes.ranks
+    )
     return _trained(sizes, "apart", *sizes.apart, grid)
 
 
@@ -116,7 +121,7 @@ def _classes(sizes: Sizes) -> Experiment:
     dim, layers, heads = sizes.classes
     longer = {
         "points": sizes.long_points,
-        "tokens": 2 * sizes.long_points,
+        "tokens": 2 * sizes.long_points - 1,
         "curriculum": sizes.long_curriculum or sizes.train.curriculum,
     }
     functions: dict[str, dict[str, Any]] = {
@@ -124,7 +129,7 @@ def _classes(sizes: Sizes) -> Experiment:
         Functions.NETWORK.value: {"functions": Functions.NETWORK, **longer},
         Functions.TREE.value: {"functions": Functions.TREE, **longer},
     }
-    steps = _pieces(sizes) if sizes.train.pieces else (sizes.class_steps,)
+    steps = _pieces(sizes, sizes.class_steps)
     grid = Grid(seed=range(sizes.seeds), steps=steps, functions=functions, heads=_divided(dim, heads))
     return _trained(sizes, "classes", dim, layers, grid)
 
@@ -170,8 +175,9 @@ def _task(sizes: Sizes) -> InContext:
     )
 
 
-def _pieces(sizes: Sizes) -> tuple[int, ...]:
-    return sizes.train.pieces or (sizes.train.steps,)
+def _pieces(sizes: Sizes, steps: int) -> tuple[int, ...]:
+    """Where the trainings of an experiment are measured: at the end, unless they have pieces."""
+    return sizes.train.pieces or (steps,)
 
 
 def _divided(dim: int, heads: tuple[int, ...]) -> dict[int, dict[str, int]]:
