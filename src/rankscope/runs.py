@@ -88,38 +88,37 @@ def prepare(experiments: Sequence[Experiment]) -> None:
 
 
 def remember(store: Store, selection: Selection) -> None:
-    """Note what a folder's page and tables are of: runs of one scale add their papers; single claims begin a page only."""
+    """Note what a folder's page and tables are of: runs of one scale add their papers; single claims begin a page only.
+
+    A piece of an experiment leaves the seeds of the page as they are.
+    """
     papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
     now = {"scale": selection.scale.value, "first_seed": selection.first_seed}
 
     def changed(known: Mapping[str, Any] | None) -> dict[str, Any]:
         if known is not None and selection.only:
             return dict(known)
-        before = known if known is not None and {**known, **now} == known else {}
-        seeds = _page_seeds(selection, before.get("seeds"))
-        again = (
-            {paper.name for paper in find(before["papers"])} if seeds == before.get("seeds", ()) else set()
-        )
-        return {
-            "papers": [address(name) for name in PAPERS if name in papers | again],
-            "seeds": seeds,
-            **now,
-        }
+        before = known if known is not None and {**known, **now} == known else None
+        if selection.experiment is None:
+            seeds = selection.seeds
+        else:
+            seeds = _more_seeds(selection) if before is None else before["seeds"]
+        kept = () if before is None or before["seeds"] != seeds else find(before["papers"])
+        again = papers | {paper.name for paper in kept}
+        return {"papers": [address(name) for name in PAPERS if name in again], "seeds": seeds, **now}
 
     store.revise("selection", changed)
 
 
-def _page_seeds(selection: Selection, before: int | None) -> int | None:
-    """How many seeds the page is of, None for the scale's own; a piece of an experiment may add to them."""
-    if selection.experiment is None:
-        return selection.seeds
+def _more_seeds(selection: Selection) -> int | None:
+    """The seeds of a piece that begins a page, None where the scale has as many itself."""
     own = max(
         len(one.grid.seeds)
         for paper in selection.papers
         for one in paper.experiments(selection.scale)
         if one.name == selection.experiment
     )
-    return selection.seeds if (selection.seeds or 0) > (before or own) else before
+    return selection.seeds if (selection.seeds or 0) > own else None
 
 
 def remembered(store: Store) -> Selection:

@@ -317,7 +317,7 @@ def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(
     assert after(both[:1], Scale.QUICK) == (["li2024"], "quick")
 
 
-def test_a_piece_changes_the_seeds_of_a_page_only_if_it_has_more(tmp_path):
+def test_a_piece_leaves_seeds_and_papers_of_a_page_as_they_are_and_begins_one_with_its_own(tmp_path):
     def page(folder, *runs):
         store = Store(tmp_path / folder)
         for seeds, experiment in runs:
@@ -329,8 +329,13 @@ def test_a_piece_changes_the_seeds_of_a_page_only_if_it_has_more(tmp_path):
     assert page("own", (2, piece)) is None
     assert page("more", (7, piece)) == 7
     assert page("before", (4, None), (1, piece)) == 4
-    assert page("raised", (4, None), (5, piece)) == 5
+    assert page("not raised", (4, None), (5, piece)) == 4
     assert page("whole", (7, piece), (3, None)) == 3
+    store = Store(tmp_path / "both")
+    remember(store, Selection([PAPERS[name] for name in BOTH], Scale.SMOKE, None))
+    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
+    kept = store.note("selection")
+    assert (kept["papers"], kept["seeds"]) == (BOTH, None)
 
 
 def test_claims_lists_every_claim(cli):
@@ -351,6 +356,10 @@ def test_the_command_line_starts_without_heavy_libraries():
     ("args", "message"),
     [
         (["reproduce", "li2025"], "No paper 'li2025'. Did you mean 'li2024'?"),
+        (
+            ["reproduce", "--decide", "li2024.fig2", "--for", "1m", "--export", "tables", "--missing"],
+            "--decide runs one claim until it is decided: leave out --export and --for and --missing.",
+        ),
         (["reproduce", "--only", "li2024.fig9"], "No claim 'li2024.fig9'. Did you mean 'li2024.fig"),
         (
             ["reproduce", "--seeds", "1"],

@@ -65,3 +65,10 @@ def test_heads_too_large_for_the_kernel_go_to_the_stock_one(monkeypatch):
     assert best_way([1], 16, "cuda", samples=600_000) is Way.FUSED
     assert best_way([1], 16, "cuda", samples=9_000_000) is Way.STOCK
     assert best_way([1, 8], 16, "cuda", samples=600_000) is Way.STOCK
+
+
+def test_a_second_derivative_is_refused():
+    leaf = torch.randn(1, 1, 1, 3, 2, dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(by_products(leaf, leaf, leaf).square().sum(), leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()

@@ -1,5 +1,6 @@
 """Exports that add to a folder, cell by cell."""
 
+import threading
 import tracemalloc
 from dataclasses import replace
 
@@ -8,9 +9,10 @@ import pandas as pd
 import pytest
 
 from rankscope.core import InputError, RankscopeError
+from rankscope.core.files import alone_in
 from rankscope.lab import Grid, Outcome, Store, run
 from rankscope.lab.runner import schedule
-from rankscope.lab.tables import export_tables, read_kept
+from rankscope.lab.tables import check_tables, export_tables, read_kept
 from tests.lab.toy import ToyTrainer, toy
 
 
@@ -90,6 +92,39 @@ def test_a_table_that_cannot_be_added_to_is_named_and_left_alone(tmp_path):
         export_tables(tmp_path, [toy(12)], store, add=True)
     with pytest.raises(InputError, match="Give a folder with room to write in"):
         export_tables(tmp_path / "toy.parquet" / "to", [toy(12)], store, add=True)
+
+
+def test_what_could_not_be_added_to_is_refused_before_a_run(tmp_path):
+    check_tables(tmp_path / "new", [toy(12)])
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "toy.parquet").write_bytes(b"short")
+    with pytest.raises(RankscopeError, match=r"toy\.parquet cannot be read"):
+        check_tables(tmp_path, [toy(12)])
+    with pytest.raises(InputError, match="Give a folder with room to write in"):
+        check_tables(tmp_path / "toy.parquet", [toy(12)])
+
+
+def test_two_exports_into_one_folder_lose_nothing(tmp_path):
+    """Another process exports first and holds the folder: the second waits, and adds to what it finds then."""
+    first, second = ran(tmp_path / "a", ["1.0"]), ran(tmp_path / "b", ["2.0"])
+    folder, began = tmp_path / "to", threading.Event()
+
+    def late():
+        began.set()
+        export_tables(folder, [toy(12)], second, add=True, csv=False)
+
+    with alone_in(folder):
+        other = threading.Thread(target=late)
+        other.start()
+        began.wait()
+        other.join(0.2)
+        assert other.is_alive()
+        assert list(folder.iterdir()) == []
+    other.join()
+    export_tables(folder, [toy(12)], first, add=True, csv=False)
+    table, cells = both(folder)
+    assert set(table["scale"]) == {1.0, 2.0}
+    assert set(cells["key"]) == set(table["cell"])
 
 
 def test_of_a_folder_the_cells_of_an_experiment_are_read_with_their_provenance(tmp_path):

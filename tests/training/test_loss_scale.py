@@ -11,6 +11,7 @@ from rankscope.training.state import ResumeState
 
 SETTINGS = AdamW(steps=60, batch=4, learning_rate=0.02, warmup=0.0)
 MEMBERS, STEEP = 3, 1
+FINITE = torch.zeros(3)
 
 
 def start():
@@ -62,11 +63,11 @@ def gradients(*each):
 def test_a_factor_is_halved_by_an_overflow_and_its_gradients_come_back_to_the_first():
     scale = LossScale(8.0, 3, torch.device("cpu"))
     weights = gradients(1.0, torch.inf, torch.nan)
-    assert scale.settle(weights).tolist() == [False, True, True]
+    assert scale.settle(weights, FINITE).tolist() == [False, True, True]
     assert scale.factors.tolist() == [8.0, 4.0, 4.0]
     assert weights["w"].grad.sum((1, 2)).tolist() == [4.0, 0.0, 0.0]
     weights = gradients(1.0, 1.0, torch.inf)
-    assert scale.settle(weights).tolist() == [False, False, True]
+    assert scale.settle(weights, FINITE).tolist() == [False, False, True]
     assert scale.factors.tolist() == [8.0, 4.0, 2.0]
     assert weights["b"].grad.flatten().tolist() == [1.0, 2.0, 0.0]
     assert weights["w"].grad.sum((1, 2)).tolist() == [4.0, 8.0, 0.0]
@@ -76,21 +77,40 @@ def test_it_doubles_again_after_as_many_steps_without_overflow_up_to_the_first()
     scale = LossScale(8.0, 1, torch.device("cpu"))
     seen = []
     for step in range(3 * GROW_AFTER):
-        scale.settle(gradients(torch.inf if step in (0, 1, 500) else 1.0))
+        scale.settle(gradients(torch.inf if step in (0, 1, 500) else 1.0), torch.zeros(1))
         seen.append(float(scale.factors))
     changes = [(step, seen[step]) for step in range(1, len(seen)) if seen[step] != seen[step - 1]]
     assert seen[0] == 4.0
     assert changes == [(1, 2.0), (500, 1.0), (500 + GROW_AFTER, 2.0), (500 + 2 * GROW_AFTER, 4.0)]
     for _ in range(3 * GROW_AFTER):
-        scale.settle(gradients(1.0))
+        scale.settle(gradients(1.0), torch.zeros(1))
     assert float(scale.factors) == 8.0
 
 
 def test_a_member_that_is_lost_for_good_keeps_a_positive_factor():
-    scale = LossScale(1.0, 1, torch.device("cpu"))
+    scale = LossScale(8.0, 1, torch.device("cpu"))
     for _ in range(60):
-        scale.settle(gradients(torch.nan))
+        scale.settle(gradients(torch.nan), torch.zeros(1))
     assert float(scale.factors) == SMALLEST
+
+
+def test_a_loss_that_overflows_costs_its_step_and_leaves_the_factor():
+    scale = LossScale(8.0, 2, torch.device("cpu"))
+    losses = torch.tensor([torch.inf, 1.0])
+    assert scale.settle(gradients(torch.nan, torch.nan), losses).tolist() == [True, True]
+    assert scale.factors.tolist() == [8.0, 4.0]
+
+
+def test_batches_that_overflow_forward_do_not_wear_a_member_down():
+    def wild(step):
+        x = batch_at(step)
+        x[0] = torch.inf if step % 10 == 0 else x[0]
+        return x
+
+    found = staged(start(), [Stage(60, wild)], in_float16, SETTINGS, loss_scale=2.0**12)
+    assert found["losses"].isnan().sum(0)[[0, 2]].tolist() == [6, 0]
+    assert found["scale"]["factors"][[0, 2]].tolist() == [2.0**12, 2.0**12]
+    assert found["scale"]["factors"][STEEP] < 2.0**12
 
 
 @pytest.mark.parametrize("after", [2, 3, 20])

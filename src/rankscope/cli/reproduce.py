@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.core import InputError
 
 if TYPE_CHECKING:
-    from rankscope.lab import Judgement, Store
+    from rankscope.lab import Experiment, Judgement, Store
     from rankscope.lab.section import Section
     from rankscope.lab.selection import Selection
 
@@ -121,7 +121,7 @@ def reproduce(
     from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
     from rankscope.lab.runner import FailedGroupsError, check_device, schedule
     from rankscope.lab.selection import Selection
-    from rankscope.runs import prepare, remember
+    from rankscope.runs import remember
 
     selection = Selection(
         find([*(papers or []), *(paper or [])]),
@@ -135,7 +135,8 @@ def reproduce(
     chosen = Chosen(engine, device, memory, streams, address, gpus_per_group, state)
     check_device(device, elsewhere=chosen.elsewhere)
     if decide is not None:
-        _check_decide(selection, chosen=only is not None or seeds is not None, tracked=track is not None)
+        others = {"--track": track, "--export": tables, "--for": visit, "--missing": missing or None}
+        _check_decide(selection, only is not None or seeds is not None, others)
         _decide(selection, max_seeds, out, chosen, as_json, strict)
         return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
@@ -145,11 +146,8 @@ def reproduce(
     store = store_for(out, callback)
     remember(store, selection)
     log = Console(stderr=True)
-    experiments = [e for one in selection.papers for e in selection.experiments(one)]
-    prepare(experiments)
-    for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
-        log.print(escape(note), soft_wrap=True)
-    have = kept_cells(experiments, kept) if kept is not None and scale is ScaleChoice.PAPER else set()
+    experiments = _ready(selection, store, tables, log)
+    have = kept_cells(experiments, kept) if missing and kept is not None else set()
     try:
         with chosen.start(_sayer(log)) as place:
             with log.status("timing a step of each shape"):
@@ -189,6 +187,20 @@ def reproduce(
     _finish(selection, store, kept, log, as_json, strict)
 
 
+def _ready(selection: Selection, store: Store, tables: Path | None, log: Console) -> list[Experiment]:
+    """What is to be run, when all that it needs is there, and a place for what comes of it."""
+    from rankscope.lab.tables import check_tables
+    from rankscope.runs import prepare
+
+    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    prepare(experiments)
+    if tables is not None:
+        check_tables(tables, experiments)
+    for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
+        log.print(escape(note), soft_wrap=True)
+    return experiments
+
+
 def _finish(
     selection: Selection, store: Store, kept: Path | None, log: Console, as_json: bool, strict: bool
 ) -> None:
@@ -212,14 +224,15 @@ def _finish(
         raise typer.Exit(1)
 
 
-def _check_decide(selection: Selection, *, chosen: bool, tracked: bool) -> None:
+def _check_decide(selection: Selection, chosen: bool, others: Mapping[str, object]) -> None:
     """Refuse what does not go together with --decide."""
     if len(selection.only) > 1:
         raise InputError(f"--decide names {len(selection.only)} claims: name one.")
     if chosen:
         raise InputError("--decide chooses the claim and its seeds: leave out --only and --seeds.")
-    if tracked:
-        raise InputError("--decide has no tracking: leave out --track.")
+    given = [flag for flag, value in others.items() if value is not None]
+    if given:
+        raise InputError(f"--decide runs one claim until it is decided: leave out {' and '.join(given)}.")
 
 
 def _limit(chosen: Chosen) -> None:

@@ -1,10 +1,11 @@
 """Files and folders that are there whole or not at all."""
 
+import fcntl
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PART = ".part"
@@ -43,6 +44,22 @@ def write_atomic(path: Path) -> Iterator[Path]:
             shutil.rmtree(draft, ignore_errors=True)
         else:
             draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in such a block on the folder, which is made if need be; leaves no file behind.
+
+    Where the file system has no locks, nothing is waited for.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync(path: Path) -> None:

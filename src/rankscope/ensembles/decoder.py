@@ -35,7 +35,7 @@ EPSILON = 1e-5
 """Of GPT-2's LayerNorm."""
 
 SHORT, LOW = 24, 8
-"""Most tokens and highest rank whose attention is faster by products of whole arrays than by torch's kernel, on a CPU."""
+"""Most tokens and highest rank whose attention a CPU computes faster by products of whole arrays, in float32."""
 
 
 class Decoder(Config):
@@ -170,7 +170,7 @@ def _by_rank(qkv: Tensor, rank: int, tokens: int) -> Tensor:
     """Causal attention by heads of one rank: by products of whole arrays where that is faster, or by torch's kernel."""
     members, positions, width = qkv.shape
     heads = qkv.reshape(members, -1, tokens, 3, width // 3 // rank, rank)
-    if qkv.device.type == "cpu" and tokens <= SHORT and rank <= LOW:
+    if (qkv.device.type, qkv.dtype) == ("cpu", torch.float32) and tokens <= SHORT and rank <= LOW:
         q, k, v = heads.permute(3, 0, 4, 5, 2, 1)
         context = by_products(q, k, v, causal=True).permute(0, 4, 3, 1, 2)
     else:

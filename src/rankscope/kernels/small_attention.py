@@ -15,6 +15,7 @@ from enum import Enum
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from rankscope import kernels
@@ -106,6 +107,7 @@ class _Products(torch.autograd.Function):
         return _heads_first(_sum_of_products(p.transpose(0, 1).unsqueeze(1), _by_token(v)))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         q, k, v, p = ctx.saved_tensors
         grad = _ranks_first(grad)

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankscope.core import InputError, RankscopeError
-from rankscope.core.files import write_atomic
+from rankscope.core.files import alone_in, write_atomic
 from rankscope.lab import Experiment, Store
 
 CELLS = "cells"
@@ -37,8 +38,10 @@ def export_tables(
     def kept(name: str, key: str) -> pd.DataFrame | None:
         return read_table(folder, name, key) if add else None
 
-    written = {}
-    try:
+    written: dict[str, int] = {}
+    if not any(next(store.rows(experiment), None) for experiment in experiments):
+        return written
+    with _writing(folder):
         for experiment in experiments:
             name = table_name(experiment.name)
             here = kept(name, "cell")
@@ -62,11 +65,27 @@ def export_tables(
             written[CELLS] = _write(
                 folder, CELLS, whole.sort_values(["experiment", "key"], ignore_index=True), csv
             )
+    return written
+
+
+def check_tables(folder: Path, experiments: Sequence[Experiment]) -> None:
+    """Refuse before a run what `export_tables` would refuse after it: a folder or tables that cannot be added to."""
+    with _writing(folder), TemporaryFile(dir=folder):
+        for name in (table_name(experiment.name) for experiment in experiments):
+            read_table(folder, name, "cell")
+        read_table(folder, CELLS, "key")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """One export at a time; what the system refuses is said of the folder."""
+    try:
+        with alone_in(folder):
+            yield
     except OSError as error:
         raise InputError(
             f"{folder}: {error.strerror or error}. Give a folder with room to write in."
         ) from None
-    return written
 
 
 def table_name(experiment: str) -> str:

@@ -111,7 +111,7 @@ class Step(Generic[Batch]):
             torch.autograd.backward(losses, torch.ones_like(losses))
         else:
             torch.autograd.backward(losses, self.scale.factors.to(losses.dtype))
-            seen = seen.masked_fill(self.scale.settle(self.leaves), torch.nan)
+            seen = seen.masked_fill(self.scale.settle(self.leaves, seen), torch.nan)
             largest = largest and largest * self.scale.first
         if largest is not None:
             clip_members(self.leaves, largest)

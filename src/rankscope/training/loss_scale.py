@@ -1,7 +1,7 @@
 """Losses are scaled for the sake of gradients that pass through float16, each member's by a factor of its own."""
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rankscope.linalg.weights import Weights
@@ -10,8 +10,8 @@ from rankscope.training.state import State
 GROW_AFTER = 1000
 """Steps without overflow after which a factor that was halved doubles again."""
 
-SMALLEST = 2.0**-24
-"""No factor is halved below it: the gradients of such a member overflow at any factor, as where its weights are NaN."""
+SMALLEST = 1.0
+"""No factor is halved below it: a gradient that overflows unscaled is that of a member whose training has failed."""
 
 
 class LossScale:
@@ -19,6 +19,7 @@ class LossScale:
 
     In the step of an overflow the member has no gradient; in the next it has half the factor. So gradients that stay large
     cost a member a few steps, and not all that follow. Factors are powers of two, which change no digit of a gradient.
+    Where the loss itself overflowed, on the way forward, no factor would have helped, and it stays as it is.
     """
 
     def __init__(self, first: float, members: int, device: torch.device) -> None:
@@ -33,7 +34,7 @@ class LossScale:
         optimizer.found_inf = torch.zeros((), device=self.factors.device)  # type: ignore[attr-defined]
 
     @torch.no_grad()
-    def settle(self, weights: Weights) -> Bool[Tensor, " member"]:
+    def settle(self, weights: Weights, losses: Float[Tensor, " member"]) -> Bool[Tensor, " member"]:
         """Bring all gradients to the scale `first`, and to zero where a member's overflowed; returns which members' did."""
         grads = [tensor.grad for tensor in weights.values() if tensor.grad is not None]
         sums = torch.stack([grad.reshape(len(grad), -1).sum(1) for grad in grads]).sum(0)
@@ -42,7 +43,7 @@ class LossScale:
         for grad in grads:
             others = (-1, *[1] * (grad.dim() - 1))
             grad.mul_(missing.view(others)).masked_fill_(lost.view(others), 0.0)
-        self._follow(lost)
+        self._follow(lost & losses.isfinite())
         return lost
 
     def _follow(self, lost: Bool[Tensor, " member"]) -> None:

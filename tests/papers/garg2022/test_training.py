@@ -119,20 +119,27 @@ def test_losses_are_excesses_over_least_squares_at_each_stage():
     np.testing.assert_allclose(measurement.excesses(tree, train, np.full(20, 0.5)), 0.5)
 
 
-def test_the_transition_is_the_first_window_under_one_half_and_nan_where_there_is_none():
+def test_the_transition_is_the_first_span_under_one_half_and_nan_where_there_is_none():
     task, train = InContext(input_dim=4, points=8), Recipe(steps=500, batch=1, learning_rate=1.0)
     best = measurement.best_known(task)
     excess = np.where(np.arange(500) < 235, 0.9, 0.1)
     losses = 4 * (best + (1 - best) * excess)
     losses[3] = math.nan
     *trail, whole = measurement.way(task, train, losses)
-    assert whole["transition"] == 300  # the window from 200 to 250 has 0.66 in the mean
+    assert (
+        whole["transition"] == 400
+    )  # five windows have 0.9, 0.9, 0.66, 0.1, 0.1 by step 350, 0.53 in the mean
     assert whole["excess"] == pytest.approx(0.1)
     assert whole["left_out"] == 1
     assert trail[-1]["step"] == 500
     assert trail[0]["excess"] == pytest.approx(0.9)
     *_, never = measurement.way(task, train, np.full(500, 4.0))
     assert math.isnan(never["transition"])
+    dip = np.where((np.arange(500) >= 200) & (np.arange(500) < 250), 0.1, 0.55)
+    *_, once = measurement.way(task, train, 4 * (best + (1 - best) * dip))
+    assert once["transition"] == 250  # 0.46 in the mean of the first five
+    *_, close = measurement.way(task, train, 4 * (best + (1 - best) * np.where(dip < 0.5, 0.4, 0.55)))
+    assert math.isnan(close["transition"]), "a single window under one half is no transition"
 
 
 def test_an_answer_of_zero_has_error_one_under_every_shift():

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from rankscope.core.streams import Split
@@ -33,6 +34,9 @@ TEST_BATCHES = 16
 
 WINDOW = 50
 """Steps over which a loss is averaged; shorter trainings are one window."""
+
+SPAN = 5
+"""Windows over which a transition must hold on average: single ones come and go where a training stays close to it."""
 
 HALFWAY = 0.5
 """Of the way from the answer 0 to the best known: a training that has come so far has had its transition."""
@@ -108,14 +112,15 @@ def way(task: InContext, train: Recipe, losses: Float[np.ndarray, " step"]) -> l
 
     excess       over the last tenth of the training: 0 is least squares, 1 the answer 0
     halfway      the same over the tenth in the middle of it; the training is over where the two agree
-    transition   the first step by which the excess of a window was under one half, NaN where none was
+    transition   the first step by which the mean excess of a span of windows was under one half, NaN where none was
     left_out     steps whose gradients overflowed in float16, and counted as zero
     """
     excess = excesses(task, train, losses)
     size = min(WINDOW, len(excess))
     windows = len(excess) // size
     means = np.nanmean(excess[: windows * size].reshape(windows, size), axis=1)
-    under = np.flatnonzero(means < HALFWAY)
+    span = min(SPAN, windows)
+    under = np.flatnonzero(np.nanmean(sliding_window_view(means, span), axis=1) < HALFWAY)
     ends = np.unique(np.geomspace(1, windows, TRAIL).round().astype(int))
     trail: list[Record] = [
         {MEASUREMENT: LOSS, "step": int(end * size), "excess": float(np.nanmean(means[start:end]))}
@@ -126,7 +131,7 @@ def way(task: InContext, train: Recipe, losses: Float[np.ndarray, " step"]) -> l
         MEASUREMENT: WHOLE,
         "excess": float(np.nanmean(excess[-tenth:])),
         "halfway": float(np.nanmean(excess[len(excess) // 2 :][:tenth])),
-        "transition": float((under[0] + 1) * size) if len(under) else math.nan,
+        "transition": float((under[0] + span) * size) if len(under) else math.nan,
         "left_out": int(np.isnan(losses).sum()),
     }
     return [*trail, whole]
