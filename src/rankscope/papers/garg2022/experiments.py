@@ -23,9 +23,8 @@ of heads is changed at equal parameters, rank = dim/heads, as the talk does; in 
 Trainings are measured after 50,000, 100,000, 200,000 and 500,000 steps, and each of these pieces can be run by itself.
 
 `quick` is the same program at two input dimensions, prompts of four inputs, dim 16 and two layers, without a curriculum and
-at a higher rate. Most decoders of the sweep over heads are trained until they have had their transition and for as long
-again, one head of some seeds is not. What is decided there is when decoders of that size learn to learn in context, and how
-they end.
+at a higher rate. Most decoders of the sweep over heads are trained until they have had their transition. What is decided
+there is when decoders of that size learn to learn in context, and who errs less after equally many steps.
 """
 
 
