@@ -77,10 +77,6 @@ class Grid:
             if not values:
                 raise InputError(f"Axis {name!r} is empty: give it a value or leave it out.")
 
-    def with_seeds(self, count: int) -> "Grid":
-        """The same axes over the seeds 0 … count − 1."""
-        return Grid(seed=range(count), **self.axes)
-
     def where(self, wanted: Mapping[str, Collection[str]]) -> "Grid":
         """The part of the grid on which each named axis has one of the wanted labels, given as text.
 
