@@ -228,6 +228,37 @@ def test_a_training_that_overflowed_is_compared_with_nothing_unless_another_seed
     assert "overflowed in more than 10% of their steps" in drawn.caption
 
 
+def test_the_supplement_is_the_authors_and_counts_where_it_is_the_least():
+    supplement = next(one for one in experiments(Scale.PAPER) if one.name.endswith("-supplement"))
+    assert {cell.seed for cell in supplement.cells()} == {6, 7, 8}
+    for cell in supplement.cells():
+        assert (cell.model.layers, cell.model.budget, cell.model.rank in (16, 32)) == (3, 64, True)
+        assert cell.train == AUTHORS_RECIPE.replace(batch=64, steps=200_000, precision=cell.train.precision)
+    assert not [one for one in experiments(Scale.QUICK) if one.name.endswith("-supplement")]
+
+    theirs = published()
+    place = (theirs["figure"] == "1") & (theirs["layers"] == 3) & (theirs["budget"] == 64)
+    made = theirs[place].assign(dim=64, seed=0, trained=True, error=0.9, angle=0.0, norm=1.0, left_out=0)
+    further = made[made["rank"].isin([16, 32])].assign(
+        seed=6, best_epoch=theirs["error"], left_out=(made["rank"] == 32) * 30_000
+    )
+    tables = {"amsel2024/repeated": made.assign(best_epoch=theirs["error"] * (1 + 9 * (made["rank"] >= 16)))}
+    alone, _ = replications(Results(tables, lambda key: {}))
+    assert [point.where.rpartition(" ")[2] for point in alone.off] == ["16", "32", "64"]
+    tables["amsel2024/repeated-supplement"] = further
+    both, _ = replications(Results(tables, lambda key: {}))
+    assert [point.where.rpartition(" ")[2] for point in both.off] == ["32", "64"], (
+        "16 comes out; 32 left out 15% of its 200,000 steps"
+    )
+    (panel,) = [
+        panel
+        for panel in figures(Results(tables, lambda key: {}))[0].panels
+        if panel.title.startswith("3 layers, budget 64: 5 of 7")
+    ]
+    (points,) = [one for one in panel.series if one.name.startswith("supplementary")]
+    assert points.x == [16]
+
+
 def test_every_published_figure_is_compared_in_the_column_that_was_published():
     talk = published()
     kinds = {"none": "none", "additive": "authors' additive", "concatenated": "authors' concatenated"}

@@ -1,8 +1,8 @@
 """How the training loss on repeated batches falls on the way, beside the published values, which may be from half-way.
 
-The authors' jobs ended after six hours (figure 1) or four (the others), done or not, and the published error is the least
-epoch of what was logged by then. In float32, with a loop over blocks of attention, the largest encoders may not have come
-to their end: 100,000 steps in six hours are 4.6 per second, 200,000 in four are 13.9.
+The authors' jobs ended after six hours (figure 1), two (its supplement) or four (the others), done or not, and the published
+error is the least epoch of what was logged by then. In float32, with a loop over blocks of attention, the largest encoders
+may not have come to their end: 100,000 steps in six hours are 4.6 per second, 200,000 in four 13.9, in two 27.8.
 """
 
 import pandas as pd
@@ -11,11 +11,18 @@ from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import MEASUREMENT, rows_of
 from rankscope.papers.amsel2024.measurement import COURSE
-from rankscope.papers.amsel2024.published import FIGURES, KIND, NAMES, PUBLISHED_DIM, published
+from rankscope.papers.amsel2024.published import (
+    FIGURES,
+    KIND,
+    NAMES,
+    PUBLISHED_DIM,
+    SUPPLEMENT,
+    published,
+)
 
 TITLE = "How the training loss falls on batches that repeat"
 
-COURSES = {"repeated": "1", "repeated-positions": "positions", "repeated-tokens": "tokens"}
+COURSES = {"repeated": "1", SUPPLEMENT: "1", "repeated-positions": "positions", "repeated-tokens": "tokens"}
 """Experiments whose courses are kept, and the talk's figure that each makes again."""
 
 
@@ -36,7 +43,7 @@ def _course(experiment: str, table: pd.DataFrame, figure: str) -> Figure | None:
         return None
     if "positions" in rows:
         rows = rows.assign(positions=rows["positions"].map(KIND))
-    name, axes, _, _ = FIGURES[figure]
+    name, axes, _ = FIGURES[figure]
     places = [axis for axis in axes if axis != "rank"]
     theirs = published()
     same_size = bool((table["dim"] == PUBLISHED_DIM).any())
@@ -52,7 +59,7 @@ def _course(experiment: str, table: pd.DataFrame, figure: str) -> Figure | None:
     )
     return Figure(
         id=f"amsel2024-{experiment.partition('/')[2]}-course",
-        title=f"{TITLE}: {name}",
+        title=f"{TITLE}: {name}{', supplement' * (experiment.endswith(SUPPLEMENT))}",
         paper_says="The published error is the least mean training loss of an epoch, of what was logged when the job ended. "
         "Its jobs had a time limit, which the largest encoders may have met.",
         caption="The least epoch up to a share of all epochs: what would be published of a training that ended there. Where "

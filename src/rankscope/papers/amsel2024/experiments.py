@@ -64,7 +64,7 @@ class Sizes:
     `precision` is that of the arrays, and `coarse` that of figure 1's one-layer encoders below the largest
     budget, whose errors stay above .015; docs/paper-scale.md says what was compared. `figure_start` is where figure 1's
     encoders start: at `paper` where those of results/ did. `repeated_longer` says whether positions, N and d are run with
-    repeated batches as well.
+    repeated batches as well, and `supplement` has the ranks of figure 1 that the authors ran once more.
     """
 
     dim: int
@@ -96,6 +96,7 @@ class Sizes:
     repeated: Recipe = REPEATED
     repeated_seeds: int = 3
     repeated_longer: bool = True
+    supplement: tuple[int, ...] = ()
 
 
 SIZES = {
@@ -103,7 +104,7 @@ SIZES = {
         dim=4, tokens=4, hidden=16, ranks=(1, 4), budgets=(1, 4), layers=(1, 3), batch=16, steps=15,
         long_steps=15, learning_rate=0.05, long_rate=0.05, seeds=2, position_ranks=(1, 4), token_ranks=(1, 4),
         middle_budget=1, many_tokens=(3, 6), tokens_budget=1, dims=(4, 8), heads_per_block=(1, 4), point_dim=4,
-        point_budgets=(1,), point_steps=15, samples=60,
+        point_budgets=(1,), point_steps=15, samples=60, supplement=(1,),
     ),
     Scale.QUICK: Sizes(
         dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=640,
@@ -119,7 +120,7 @@ SIZES = {
         dims=(16, 64, 128, 256), heads_per_block=(1, 2, 4, 8, 16), point_dim=64, point_budgets=(1, 8),
         point_steps=20_000, samples=20_000, precision=Precision.FLOAT16,
         coarse=Precision.BFLOAT16, figure_start=Start.TOWARDS_ANSWER, repeated=AUTHORS_RECIPE,
-        repeated_seeds=2,
+        repeated_seeds=2, supplement=(16, 32),
     ),
 }  # fmt: skip
 
@@ -193,6 +194,8 @@ def _repeated(sizes: Sizes) -> list[Experiment]:
     seeds = range(sizes.repeated_seeds)
     axes = {"rank": sizes.ranks, "layers": sizes.layers, "budget": sizes.budgets}
     fresh = [trained(sizes, "repeated", Grid(seed=seeds, **axes))]
+    if sizes.supplement:
+        fresh.append(_supplement(sizes))
     if sizes.repeated_longer:
         kinds = {kind.value: {"positions": kind} for kind in AUTHORS_POSITIONS}
         fresh += _longer(sizes, "repeated-", seeds, kinds, None)
@@ -205,6 +208,13 @@ def _repeated(sizes: Sizes) -> list[Experiment]:
         )
         for one in fresh
     ]
+
+
+def _supplement(sizes: Sizes) -> Experiment:
+    """The authors' further runs of two places of figure 1: a quarter of the batch, twice the steps, seeds 6 to 8."""
+    axes = {"rank": sizes.supplement, "layers": (3,), "budget": (max(sizes.budgets),)}
+    smaller = {"batch": sizes.batch // 4, "steps": 2 * sizes.steps}
+    return trained(sizes, "repeated-supplement", Grid(seed=range(6, 9), **axes), **smaller)
 
 
 def _figure_1(sizes: Sizes) -> Grid:

@@ -11,12 +11,13 @@ from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
     OVERFLOWED,
     PUBLISHED_DIM,
+    SUPPLEMENT,
     overflowed,
     published,
     replications,
 )
 
-FRESH, REPEATED = "amsel2024/figure1", "amsel2024/repeated"
+FRESH, REPEATED, FURTHER = "amsel2024/figure1", "amsel2024/repeated", f"amsel2024/{SUPPLEMENT}"
 FITTED = "repeated batches, training loss"
 RECALLED = "the same weights, new points"
 LEARNED = "fresh batches, new points"
@@ -24,8 +25,10 @@ LEARNED = "fresh batches, new points"
 
 def figure_1(results: Results) -> Figure | None:
     """A panel for each depth and budget; None where neither experiment was run."""
-    tables = {name: ends(results.tables[name]) for name in (FRESH, REPEATED) if name in results.tables}
-    if not tables:
+    tables = {
+        name: ends(results.tables[name]) for name in (FRESH, REPEATED, FURTHER) if name in results.tables
+    }
+    if not tables.keys() & {FRESH, REPEATED}:
         return None
     theirs = _published(tables)
     shapes = sorted(
@@ -62,8 +65,8 @@ def _panel(
     budget: int,
 ) -> Panel:
     """Four curves over rank; the title counts the published values that repeated batches give."""
-    repeated, fresh = (
-        _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH)
+    repeated, fresh, further = (
+        _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH, FURTHER)
     )
     series = [Series(name, [], []) for name in (FITTED, RECALLED, LEARNED)]
     if repeated is not None and len(repeated):
@@ -74,6 +77,9 @@ def _panel(
         series[1] = curve(RECALLED, kept, "rank", "error")
         if len(cut):
             series.append(_points("overflowed, training loss", cut, "best_epoch"))
+    if further is not None and len(further):
+        compared = further[~overflowed(further, SUPPLEMENT)]
+        series.append(_points("supplementary runs, training loss", compared, "best_epoch"))
     if fresh is not None and len(fresh):
         series[2] = curve(LEARNED, fresh, "rank", "error")
         lost = fresh[~fresh["trained"].astype(bool)]
