@@ -319,3 +319,25 @@ def test_a_gpu_is_called_by_its_name_and_its_memory_is_that_of_its_tensors(monke
     for system, bytes_held in (("linux", 5 * 1024), ("darwin", 5)):
         monkeypatch.setattr("sys.platform", system)
         assert peak_memory("cpu") == bytes_held
+
+
+@pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING"])
+def test_what_is_there_for_type_checkers_alone_is_no_code_and_what_is_there_otherwise_is(tmp_path, test):
+    folder = tmp_path / "of"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    for name in ("checked", "imported"):
+        (folder / f"{name}.py").write_text(f"{name} = 1\n")
+    text = f"import typing\nif {test}:\n    from of.checked import checked\nelse:\n    from of.imported import imported\n"
+    module = folder / "module.py"
+
+    def closure():
+        return Sources(folder).closure(["of.module"])
+
+    module.write_text(text)
+    before = closure()
+    assert before.keys() == {"of", "of.module", "of.imported"}
+    module.write_text(text.replace("from of.checked import checked", "seen = 2"))
+    assert closure() == before
+    module.write_text(text.replace("import imported", "import imported as other"))
+    assert closure()["of.module"] != before["of.module"]

@@ -509,11 +509,14 @@ def test_a_limit_of_memory_is_a_share_of_the_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *args: given.append(args))
     limit_memory("cuda", 20)
     limit_memory("cuda:1", 80)
-    assert given == [(0.25, None), (1.0, 1)]
-    for wrong in (0, -1, 81, math.nan):
-        with pytest.raises(InputError, match=r"memory=.*: give more than 0 and at most 80\.0 GiB"):
-            limit_memory("cuda", wrong)
-    assert len(given) == 2
+    limit_memory("cuda", 0.8)
+    assert given == [(0.25, None), (1.0, 1), (0.01, None)]
+    for device, wrong in (("cuda", 0), ("cuda", -1), ("cuda", 81), ("cuda", math.nan), ("cpu", 1)):
+        says = r"give more than 0 and at most 80\.0 GiB" if device == "cuda" else "limits a GPU"
+        with pytest.raises(InputError, match=f"memory=.*{says}") as caught:
+            limit_memory(device, wrong)
+        assert caught.value.argument == "memory"
+    assert len(given) == 3
 
 
 def test_a_group_has_an_outcome_for_every_cell(tmp_path):

@@ -202,3 +202,9 @@ def test_an_experiment_without_a_finished_cell_has_no_table(tmp_path, add):
     assert not target.exists()
     assert export_tables(target, [other, toy(12)], store, add=add) == {"toy": 4, "cells": 4}
     assert sorted(path.stem for path in target.glob("*.parquet")) == ["cells", "toy"]
+
+
+def test_a_table_without_cells_is_refused_before_a_run(tmp_path):
+    pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "toy.parquet")
+    with pytest.raises(RankscopeError, match=r"toy\.parquet has no column 'cell'"):
+        check_tables(tmp_path, [toy(12)])

@@ -70,3 +70,11 @@ def test_a_notebook_shows_a_row_per_claim_and_no_text_of_it_as_markup(verdicts):
     )
     assert "<td style='color:#c9a227'>undecided</td>" in second
     assert "<td>≥ &lt;2&gt;</td>" in second
+
+
+def test_a_verdict_that_no_claim_has_is_an_empty_bar(verdicts):
+    held = Verdicts(verdicts[verdicts["verdict"] == "holds"])
+    (axis,) = held.plot().axes
+    assert [text.get_text() for text in axis.texts] == ["1", "2", "", "", "", ""]
+    widths = {container.get_label(): [bar.get_width() for bar in container] for container in axis.containers}
+    assert widths == {"holds": [1, 2], "fails": [0, 0], "undecided": [0, 0]}

@@ -138,3 +138,13 @@ def test_factors_go_on_from_one_stage_to_the_next():
     found = staged(start(), stages, in_float16, SETTINGS, loss_scale=Precision.FLOAT16.loss_scale)
     torch.testing.assert_close(found["losses"], losses, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(found["weights"]["w"], whole["w"])
+
+
+def test_reset_takes_every_factor_and_every_count_back_to_the_start():
+    scale = LossScale(2.0**12, MEMBERS, torch.device("cpu"))
+    scale.settle(gradients(1.0, torch.inf, 1.0), FINITE)
+    assert scale.factors.tolist() == [2.0**12, 2.0**11, 2.0**12]
+    assert scale.clean.tolist() == [1, 0, 1]
+    scale.reset()
+    assert scale.factors.tolist() == [2.0**12] * MEMBERS
+    assert scale.clean.tolist() == [0] * MEMBERS

@@ -235,3 +235,9 @@ def test_a_loss_at_the_limit_is_not_gone():
     assert converged_step(torch.full((4, 1), CONVERGED_LOSS), over=1).isnan().all()
     assert converged_step(torch.tensor([[0.0], [2 * CONVERGED_LOSS]]), over=2).isnan().all()
     assert converged_step(torch.zeros(1, 2), over=3).isnan().tolist() == [True, True], "too few to say"
+
+
+def test_the_names_of_the_measurements_are_those_that_claims_and_figures_ask_for(found):
+    for rows in found:
+        assert {place[0] for place in rows} == {"whole", "truncation", "spectrum", "pruning", "neurons"}
+        assert {place for place in rows if place[0] == "neurons"} == {("neurons", "o"), ("neurons", "update")}
