@@ -15,6 +15,7 @@ from rankscope.lab.runner import schedule
 from rankscope.lab.sections import SMOKE, sections
 from rankscope.lab.selection import Selection
 from rankscope.lab.statement import Ruling, Statement
+from rankscope.lab.verdict_table import COLUMNS, verdict_table
 from tests.lab.toy import toy
 
 
@@ -211,3 +212,24 @@ def test_what_is_asked_beyond_a_paper_stands_behind_the_papers_own():
     assert [figure.id for figure in both.figures(results)] == ["toy-first"] * 2
     assert [one.sentence for one in both.findings(results)] == ["toy/first"] * 2
     assert (both.name, both.replications) == (own.name, own.replications)
+
+
+def test_the_table_of_verdicts_has_what_the_deciding_check_measured(store):
+    made_twice = sections(Selection([paper(), paper()], Scale.SMOKE), store)
+    table = verdict_table(made_twice)
+    assert list(table.columns) == COLUMNS
+    assert table["claim"].tolist() == ["toy.good", "toy.other"] * 2
+    judgement = made_twice[0].judgements[1]
+    low, high = judgement.decisive.interval
+    assert low < judgement.decisive.mean < high
+    assert tuple(table.iloc[1]) == (
+        "toy.other",
+        "holds",
+        judgement.decisive.mean,
+        low,
+        high,
+        "≥ 0",
+        2,
+        "the paper's statement",
+        "It is so.",
+    )
