@@ -6,6 +6,7 @@ import pytest
 
 from rankscope.core import RankscopeError
 from rankscope.lab import Store
+from rankscope.lab.database import Database
 from rankscope.lab.store import FILE
 from tests.lab.test_store import leave_wal
 from tests.lab.toy import go, toy
@@ -105,3 +106,10 @@ def test_an_input_error_without_room_is_a_full_disk(tmp_path, monkeypatch):
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR
     assert "the disk is full" in str(store.database._named(error))
+
+
+def test_the_folders_on_the_way_to_a_database_are_made(tmp_path):
+    place = tmp_path / "runs" / "of today" / "cells.sqlite"
+    Database(place, reading=False)
+    assert place.is_file()
+    Database(place, reading=False)

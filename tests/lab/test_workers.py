@@ -9,8 +9,10 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
+import torch
 
 from rankscope.core import RankscopeError
+from rankscope.lab.engines.local import Local
 from rankscope.lab.engines.workers import CancelledError, hands
 
 
@@ -175,3 +177,11 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_streams_are_asked_for_and_a_process_per_core_is_not(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert Local.here("cpu") == Local("cpu", 3, streams=False)
+    assert Local.here("cpu", streams=2) == Local("cpu", 2, streams=True)
+    assert Local.here("cuda") == Local("cuda", 1, streams=False)
+    assert [Local.here("cpu").place, Local.here("cpu", streams=2).place] == ["3", "1"]
