@@ -98,7 +98,10 @@ def test_runs_that_cannot_be_compared_are_an_error():
     ):
         with_agreement([section([0, 1])], [section([1, 2])])
     for other in (section([5], scale="smoke"), section([5], name="q")):
-        with pytest.raises(InputError, match="no paper of this one at its scale"):
+        with pytest.raises(
+            InputError,
+            match=r"^The other run has no paper of this one at its scale\. Name a run with other seeds\.$",
+        ):
             with_agreement([section([0])], [other])
     one, two = with_agreement([section([0], name="q"), section([0])], [section([5])])
     assert (len(one.notes), len(two.notes)) == (1, 2), "what is not in the other run stays as it is"

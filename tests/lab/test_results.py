@@ -275,3 +275,15 @@ def test_figures_that_need_arrays_are_left_out_and_that_is_said(tmp_path):
     assert kept is not None
     assert kept.figures == []
     assert any("need arrays" in note for note in kept.notes)
+
+
+def test_tables_without_what_figures_need_are_named_with_what_to_do(tmp_path):
+    def figures(results):
+        raise KeyError("rank")
+
+    folder = keep(tmp_path, one_layer)
+    with pytest.raises(
+        RankscopeError,
+        match=r"the tables of amsel2024 do not have what its figures need \(KeyError: 'rank'\)\. Restore them",
+    ):
+        results_section(replace(AMSEL, figures=figures), folder)

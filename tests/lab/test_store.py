@@ -472,10 +472,17 @@ def test_a_cell_that_raises_stops_the_run_and_keeps_the_others(tmp_path):
     assert len(store.finished(toy())) == 12
 
 
-@pytest.mark.parametrize(("device", "message"), [("gpu", "Unknown device 'gpu'"), ("mps", "not supported")])
-def test_a_device_that_is_not_there_is_an_error(device, message):
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [("gpu", "Unknown device 'gpu'"), ("mps", "not supported"), ("cuda:1", "No GPU is available")],
+)
+def test_a_device_that_is_not_there_is_an_error(device, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=message) as caught:
         check_device(device)
+    assert caught.value.argument == "device"
+    assert check_device("cpu") == "cpu"
+    assert check_device("cuda:1", elsewhere=True) == "cuda:1"
 
 
 def holding(most):

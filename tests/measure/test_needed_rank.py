@@ -20,6 +20,12 @@ def test_the_least_rank_that_keeps_the_share_is_found():
         assert found.log2 == pytest.approx(math.log2(rank))
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_unit_of_the_loss_makes_no_difference(unit):
+    losses = unit * torch.tensor([1.0, 0.6, 0.04, 0.01, 0.0], dtype=torch.float64).unsqueeze(1).expand(5, 3)
+    assert needed_rank(losses, RANKS, 0.95) == (2, 1, 2, 2)
+
+
 def test_examples_that_disagree_leave_an_interval_and_their_resamples_are_paired():
     torch.manual_seed(0)
     hard = (torch.arange(200) < 11).double()  # 11 of 200 examples, 5.5% of the gain, need rank 4

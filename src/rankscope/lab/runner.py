@@ -51,11 +51,13 @@ def check_device(device: str, *, elsewhere: bool = False) -> str:
     try:
         kind = torch.device(device).type
     except RuntimeError:
-        raise InputError(f"Unknown device {device!r}. Use cpu, or cuda on a machine with a GPU.") from None
+        raise InputError(
+            f"Unknown device {device!r}. Use cpu, or cuda on a machine with a GPU.", argument="device"
+        ) from None
     if kind == "cuda" and not elsewhere and not torch.cuda.is_available():
         raise InputError(f"No GPU is available for device {device!r}. Use cpu.", argument="device")
     if kind not in LARGEST_GROUP:
-        raise InputError(f"Device {device!r} is not supported. Use cpu or cuda.")
+        raise InputError(f"Device {device!r} is not supported. Use cpu or cuda.", argument="device")
     return device
 
 
