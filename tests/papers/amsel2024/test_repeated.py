@@ -148,6 +148,8 @@ def test_memory_is_undecided_where_a_training_fits_nothing_or_overflowed():
     assert judge(claim, untrained).verdict is Verdict.UNDECIDED
     for steps, verdict in ((10_000, Verdict.HOLDS), (10_001, Verdict.UNDECIDED)):
         assert judge(claim, table().assign(left_out=one * steps)).verdict is verdict
+    lost = untrained.assign(best_epoch=untrained["best_epoch"].where(~one, math.inf))
+    assert judge(claim, lost).verdict is Verdict.UNDECIDED, "every epoch had a step that overflowed"
 
 
 def drawn_figure(tables):
@@ -226,6 +228,9 @@ def test_a_training_that_overflowed_is_compared_with_nothing_unless_another_seed
     assert (fitted.x[0], recalled.x[0]) == (2, 2), "the curve leaves the overflowed rank out"
     assert (points.name, sorted(points.x)) == ("overflowed, training loss", [1, 2])
     assert "overflowed in more than 10% of their steps" in drawn.caption
+    every = Results({"amsel2024/repeated": made.assign(seed=0, left_out=60_000)}, lambda key: {})
+    titles = [panel.title for panel in figures(every)[0].panels]
+    assert "5 layers, budget 1" in titles, "they were run, and are drawn as points"
 
 
 def test_every_published_figure_is_compared_in_the_column_that_was_published():

@@ -63,10 +63,10 @@ def _panel(
 ) -> Panel:
     """Four curves over rank; the title counts the published values that repeated batches give."""
     repeated, fresh = (
-        _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH)
+        _at(tables[name], layers, budget) if name in tables else pd.DataFrame() for name in (REPEATED, FRESH)
     )
     series = [Series(name, [], []) for name in (FITTED, RECALLED, LEARNED)]
-    if repeated is not None and len(repeated):
+    if len(repeated):
         lossy = overflowed(repeated)
         kept, cut = repeated[~lossy], repeated[lossy]
         least = kept.groupby("rank", sort=True)["best_epoch"].min()
@@ -74,7 +74,7 @@ def _panel(
         series[1] = curve(RECALLED, kept, "rank", "error")
         if len(cut):
             series.append(_points("overflowed, training loss", cut, "best_epoch"))
-    if fresh is not None and len(fresh):
+    if len(fresh):
         series[2] = curve(LEARNED, fresh, "rank", "error")
         lost = fresh[~fresh["trained"].astype(bool)]
         if len(lost):
@@ -101,7 +101,7 @@ def _panel(
         if places
         else ""
     )
-    found = {REPEATED: len(series[0].x), FRESH: len(series[2].x)}
+    found = {REPEATED: len(repeated), FRESH: len(fresh)}
     absent = [
         f"{name} batches "
         for name, key in (("repeated", REPEATED), ("fresh", FRESH))
