@@ -17,6 +17,7 @@ from rankscope.papers.amsel2024 import training
 from rankscope.papers.amsel2024.claims.memory import CLAIMS
 from rankscope.papers.amsel2024.experiments import AUTHORS_POSITIONS, experiments
 from rankscope.papers.amsel2024.figures import figures
+from rankscope.papers.amsel2024.findings import findings
 from rankscope.papers.amsel2024.measurement import records
 from rankscope.papers.amsel2024.published import published, replications
 from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, Start
@@ -375,3 +376,12 @@ def _with(cell, **changes):
     return type(cell)(
         cell.experiment, cell.task, cell.model, cell.train.replace(**changes), cell.seed, cell.point
     )
+
+
+def test_the_finding_on_memory_leaves_out_what_overflowed():
+    worst = (table()["rank"] == 4) & (table()["layers"] == 3)
+    made = table().assign(error=table()["error"].where(~worst, 3.0))
+    for lost, rank in ((0, 4), (60_000, 1)):
+        tables = {"amsel2024/repeated": made.assign(left_out=worst * lost)}
+        (found,) = findings(Results(tables, lambda key: {}))
+        assert f"3 layers of rank {rank} end at" in found.sentence
