@@ -336,6 +336,9 @@ def test_a_piece_leaves_seeds_and_papers_of_a_page_as_they_are_and_begins_one_wi
     remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
     kept = store.note("selection")
     assert (kept["papers"], kept["seeds"]) == (BOTH, None)
+    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 3))
+    kept = store.note("selection")
+    assert (kept["papers"], kept["seeds"]) == (["amsel2024"], 3), "the other paper has other seeds"
 
 
 def test_claims_lists_every_claim(cli):
