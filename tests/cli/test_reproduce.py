@@ -4,18 +4,26 @@ import re
 
 import pytest
 
+from rankscope.catalogue import PAPERS
+from rankscope.lab import Scale, Store
+from rankscope.lab.selection import Selection
+from rankscope.runs import remember
+
 PIECE = ("reproduce", "amsel2024", "--scale", "smoke", "--experiment", "amsel2024/figure1")
 
 
 @pytest.mark.parametrize("broken", ["amsel2024-figure1.parquet", "cells.parquet"])
 def test_tables_that_cannot_be_added_to_are_refused_before_anything_else(cli, tmp_path, broken):
-    tables, out = tmp_path / "tables", tmp_path / "run"
+    tables, store = tmp_path / "tables", Store(tmp_path / "run")
     tables.mkdir()
     (tables / broken).write_bytes(b"short")
-    code, _, err = cli(*PIECE, "--out", out, "--export", tables)
+    remember(store, Selection([PAPERS["li2024"]], Scale.QUICK, None))
+    before = store.note("selection")
+    code, _, err = cli(*PIECE, "--out", tmp_path / "run", "--export", tables)
     assert code == 2
     assert f"{broken} cannot be read" in err
-    assert not out.exists(), "a run folder that was there before keeps what its page is of"
+    assert "trainings" not in err
+    assert store.note("selection") == before, "the page is of what it was of"
 
 
 def test_deciding_cuts_groups_as_it_is_told(cli, tmp_path):

@@ -1,4 +1,4 @@
-"""What a member's scale remembers: it goes through a state and back, and a reset forgets all of it."""
+"""What a member's scale remembers goes through a state and back."""
 
 import torch
 
@@ -22,11 +22,3 @@ def test_a_state_has_the_factor_and_the_steps_since_the_last_overflow():
     assert settled(before, GROW_AFTER - 2, overflows=[0]) == 4.0
     after.load({name: tensor.clone() for name, tensor in before.state().items()})
     assert [settled(after, 1), settled(after, 1), settled(after, 1)] == [4.0, 4.0, 8.0]
-
-
-def test_a_reset_forgets_factor_and_steps():
-    scale = new()
-    settled(scale, GROW_AFTER - 2, overflows=[0])
-    scale.reset()
-    fresh = new().state()
-    assert all(torch.equal(tensor, fresh[name]) for name, tensor in scale.state().items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -141,13 +141,12 @@ def reproduce(
         return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = kept_tables(results)
-    experiments = _ready(selection, tables)
     _limit(chosen)
     callback = None if track is None else writer(track, out)
     store = store_for(out, callback)
-    remember(store, selection)
     log = Console(stderr=True)
-    _tell_what_lacks(experiments, store, log)
+    experiments = _ready(selection, store, tables, log)
+    remember(store, selection)
     have = kept_cells(experiments, kept) if missing and kept is not None else set()
     try:
         with chosen.start(_sayer(log)) as place:
@@ -188,8 +187,8 @@ def reproduce(
     _finish(selection, store, kept, log, as_json, strict)
 
 
-def _ready(selection: Selection, tables: Path | None) -> list[Experiment]:
-    """The experiments to run. What they need is fetched, and tables that cannot be added to are refused."""
+def _ready(selection: Selection, store: Store, tables: Path | None, log: Console) -> list[Experiment]:
+    """The experiments to run. What they need is fetched; tables that cannot be added to are refused."""
     from rankscope.lab.tables import check_tables
     from rankscope.runs import prepare
 
@@ -197,13 +196,9 @@ def _ready(selection: Selection, tables: Path | None) -> list[Experiment]:
     if tables is not None:
         check_tables(tables, experiments)
     prepare(experiments)
-    return experiments
-
-
-def _tell_what_lacks(experiments: Sequence[Experiment], store: Store, log: Console) -> None:
-    """Say which experiments cannot be run, and which finished cells are damaged."""
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
+    return experiments
 
 
 def _finish(
@@ -254,7 +249,7 @@ def _sayer(log: Console) -> Callable[[str], None]:
 
 
 def _decide(
-    selection: Any, most: int, out: Path, where: Chosen, group_size: int | None, as_json: bool, strict: bool
+    selection: Any, most: int, out: Path, where: Chosen, size: int | None, as_json: bool, strict: bool
 ) -> None:
     """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
     from rankscope.cli.progress import cost, run_behind_bar, write_page
@@ -263,12 +258,13 @@ def _decide(
     from rankscope.lab.decide import decide
     from rankscope.lab.runner import schedule
     from rankscope.lab.sections import sections
-    from rankscope.runs import remember
+    from rankscope.runs import prepare, remember
 
-    (experiment,) = _ready(selection, None)
     store, log = Store(out), Console(stderr=True)
     remember(store, selection)
     _limit(where)
+    (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
+    prepare([experiment])
     made: list[Section] = []
 
     def judged(seeds: int, looks: int) -> Judgement | None:
@@ -276,7 +272,7 @@ def _decide(
         chosen = replace(selection, seeds=seeds, looks=looks)
         experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
         todo = schedule(
-            experiments, store, where.device, where.memory, group_size, streams=where.streams, engine=engine
+            experiments, store, where.device, where.memory, size, streams=where.streams, engine=engine
         )
         log.print(cost(todo, chosen.scale, where.device, engine), soft_wrap=True)
         run_behind_bar(todo, store, where.device, log, experiments, engine=engine)

@@ -63,10 +63,10 @@ def _panel(
 ) -> Panel:
     """Four curves over rank; the title counts the published values that repeated batches give."""
     repeated, fresh = (
-        _at(tables[name], layers, budget) if name in tables else pd.DataFrame() for name in (REPEATED, FRESH)
+        _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH)
     )
     series = [Series(name, [], []) for name in (FITTED, RECALLED, LEARNED)]
-    if len(repeated):
+    if repeated is not None and len(repeated):
         lossy = overflowed(repeated)
         kept, cut = repeated[~lossy], repeated[lossy]
         least = kept.groupby("rank", sort=True)["best_epoch"].min()
@@ -74,7 +74,7 @@ def _panel(
         series[1] = curve(RECALLED, kept, "rank", "error")
         if len(cut):
             series.append(_points("overflowed, training loss", cut, "best_epoch"))
-    if len(fresh):
+    if fresh is not None and len(fresh):
         series[2] = curve(LEARNED, fresh, "rank", "error")
         lost = fresh[~fresh["trained"].astype(bool)]
         if len(lost):
@@ -101,13 +101,13 @@ def _panel(
         if places
         else ""
     )
-    found = {REPEATED: len(repeated), FRESH: len(fresh)}
+    found = [name for name, rows in ((REPEATED, repeated), (FRESH, fresh)) if rows is not None and len(rows)]
     absent = [
         f"{name} batches "
         for name, key in (("repeated", REPEATED), ("fresh", FRESH))
-        if key in tables and not found[key]
+        if key in tables and key not in found
     ]
-    not_run = f" ({''.join(absent) if any(found.values()) else ''}not run)" if absent else ""
+    not_run = f" ({''.join(absent) if found else ''}not run)" if absent else ""
     return Panel(f"{words}{counted}{not_run}", "rank", "error", series, log_x=True, log_y=True)
 
 
