@@ -101,13 +101,13 @@ def _panel(
         if places
         else ""
     )
-    found = [name for name, rows in ((REPEATED, repeated), (FRESH, fresh)) if rows is not None and len(rows)]
+    found = {REPEATED: repeated is not None and len(repeated), FRESH: fresh is not None and len(fresh)}
     absent = [
         f"{name} batches "
         for name, key in (("repeated", REPEATED), ("fresh", FRESH))
-        if key in tables and key not in found
+        if key in tables and not found[key]
     ]
-    not_run = f" ({''.join(absent) if found else ''}not run)" if absent else ""
+    not_run = f" ({''.join(absent) if any(found.values()) else ''}not run)" if absent else ""
     return Panel(f"{words}{counted}{not_run}", "rank", "error", series, log_x=True, log_y=True)
 
 
