@@ -101,7 +101,7 @@ def reproduce(
         typer.Option(
             "--export",
             metavar="FOLDER",
-            help="Add the finished cells to this folder's tables at the end, and where the run is stopped.",
+            help="Add the finished cells to this folder's tables when the run ends, also when it is stopped.",
         ),
     ] = None,
     track: Annotated[
