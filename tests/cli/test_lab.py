@@ -333,6 +333,10 @@ def test_a_piece_leaves_seeds_and_papers_of_a_page_as_they_are_and_begins_one_wi
     assert page("whole", (7, piece), (3, None)) == 3
     assert page("raised", (1, piece), (7, piece), (8, piece), (1, piece)) == 8
     assert page("not raised any more", (7, piece), (None, None), (8, piece)) is None
+    store = Store(tmp_path / "pieces of both")
+    remember(store, Selection([PAPERS["li2024"]], Scale.SMOKE, None, experiment="li2024/regime"))
+    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
+    assert store.note("selection")["papers"] == BOTH
     store = Store(tmp_path / "both")
     remember(store, Selection([PAPERS[name] for name in BOTH], Scale.SMOKE, None))
     remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
