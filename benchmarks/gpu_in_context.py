@@ -177,7 +177,7 @@ def attention(tokens: int, rank: int, precision: Precision) -> dict[str, Any]:
         bias = torch.randn(MEMBERS, 3 * WIDTH, device="cuda")
         ours = microseconds(lambda one: fused.causal_attention(one, bias, [rank] * MEMBERS, tokens), qkv)
         added = bias.unsqueeze(1).to(precision.dtype)
-        theirs = microseconds(lambda one: decoder._stock(one + added, rank, tokens), qkv)
+        theirs = microseconds(lambda one: decoder._by_rank(one + added, rank, tokens), qkv)
     return {
         "tokens": tokens, "rank": rank, "precision": precision.value, "rows": fused.ROWS,
         "ours_us": ours, "stock_us": theirs, "ratio": theirs / ours,

@@ -90,7 +90,7 @@ def prepare(experiments: Sequence[Experiment]) -> None:
 def remember(store: Store, selection: Selection) -> None:
     """Note what a folder's page and tables are of: runs of one scale add their papers; single claims begin a page only.
 
-    A piece of an experiment leaves the seeds of the page as they are.
+    A piece of an experiment leaves the seeds of a page as they are, but raises those of a page that only pieces have begun.
     """
     papers = {paper.name for paper in selection.papers if selection.experiments(paper)}
     now = {"scale": selection.scale.value, "first_seed": selection.first_seed}
@@ -99,26 +99,32 @@ def remember(store: Store, selection: Selection) -> None:
         if known is not None and selection.only:
             return dict(known)
         before = known if known is not None and {**known, **now} == known else None
-        if selection.experiment is None:
+        known_seeds = None if before is None else before["seeds"]
+        piece = selection.experiment is not None
+        pieces_alone = piece and (before is None or before.get("pieces_alone", False))
+        if not piece:
             seeds = selection.seeds
+        elif pieces_alone:
+            seeds = max(known_seeds or 0, _more_seeds(selection)) or None
         else:
-            seeds = _more_seeds(selection) if before is None else before["seeds"]
-        kept = () if before is None or before["seeds"] != seeds else find(before["papers"])
+            seeds = known_seeds
+        kept = find(before["papers"]) if before and (piece or known_seeds == seeds) else ()
         again = papers | {paper.name for paper in kept}
-        return {"papers": [address(name) for name in PAPERS if name in again], "seeds": seeds, **now}
+        named = [address(name) for name in PAPERS if name in again]
+        return {"papers": named, "seeds": seeds, "pieces_alone": pieces_alone, **now}
 
     store.revise("selection", changed)
 
 
-def _more_seeds(selection: Selection) -> int | None:
-    """The seeds of a piece that begins a page, None where the scale has as many itself."""
+def _more_seeds(selection: Selection) -> int:
+    """The seeds of a piece, 0 where the scale has as many itself."""
     own = max(
         len(one.grid.seeds)
         for paper in selection.papers
         for one in paper.experiments(selection.scale)
         if one.name == selection.experiment
     )
-    return selection.seeds if (selection.seeds or 0) > own else None
+    return selection.seeds if selection.seeds is not None and selection.seeds > own else 0
 
 
 def remembered(store: Store) -> Selection:

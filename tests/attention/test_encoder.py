@@ -165,7 +165,8 @@ def test_a_head_of_the_encoder_shows_what_it_uses_of_its_rank():
         (lambda: RankEncoderLayer(8, 2, 4, 0), "hidden=0: the MLP needs at least one neuron."),
         (lambda: RankEncoderLayer(8, 2, 9, 5), "rank=9 > dim=8"),
         (lambda: RankEncoderLayer(8, 2, 4, 5, norm="rsm"), "norm='rsm': Did you mean 'rms'?"),
-        (lambda: RankEncoder(1, 8, 2, 4, 5, order="before"), "order='before': "),
+        (lambda: RankEncoderLayer(8, 2, 4, 5, norm=None), "norm=None: Known: layer, rms, scalar."),
+        (lambda: RankEncoder(1, 8, 2, 4, 5, order="before"), "order='before': Known: post, pre."),
     ],
 )
 def test_sizes_that_cannot_be(build, message):

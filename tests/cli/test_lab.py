@@ -331,11 +331,20 @@ def test_a_piece_leaves_seeds_and_papers_of_a_page_as_they_are_and_begins_one_wi
     assert page("before", (4, None), (1, piece)) == 4
     assert page("not raised", (4, None), (5, piece)) == 4
     assert page("whole", (7, piece), (3, None)) == 3
+    assert page("raised", (1, piece), (7, piece), (8, piece), (1, piece)) == 8
+    assert page("not raised any more", (7, piece), (None, None), (8, piece)) is None
+    store = Store(tmp_path / "pieces of both")
+    remember(store, Selection([PAPERS["li2024"]], Scale.SMOKE, None, experiment="li2024/regime"))
+    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
+    assert store.note("selection")["papers"] == BOTH
     store = Store(tmp_path / "both")
     remember(store, Selection([PAPERS[name] for name in BOTH], Scale.SMOKE, None))
     remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
     kept = store.note("selection")
     assert (kept["papers"], kept["seeds"]) == (BOTH, None)
+    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 3))
+    kept = store.note("selection")
+    assert (kept["papers"], kept["seeds"]) == (["amsel2024"], 3), "the other paper has other seeds"
 
 
 def test_claims_lists_every_claim(cli):

@@ -1,5 +1,7 @@
 """Every file is there whole or not at all, whatever happens between two steps of writing it."""
 
+import errno
+import fcntl
 import os
 import signal
 import stat
@@ -9,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rankscope.core.files import PART, write_atomic
+from rankscope.core.files import PART, alone_in, write_atomic
 
 STEPS = ["mkdir", "utime", "open", "chmod", "fsync", "close", "replace"]
 """The calls of the system that it is made of; some come again, for the file and for its folder."""
@@ -171,3 +173,22 @@ def test_a_file_has_the_mode_that_the_users_mask_gives_to_every_file(tmp_path, m
 def test_a_folder_that_is_missing_is_made(tmp_path):
     write(tmp_path / "a" / "b" / "c.txt", "contents")
     assert (tmp_path / "a" / "b" / "c.txt").read_text() == "contents"
+
+
+def test_one_block_at_a_time_has_a_folder_and_leaves_no_file(tmp_path):
+    handle = os.open(tmp_path, os.O_RDONLY)
+    with alone_in(tmp_path), pytest.raises(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(handle)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_nothing_is_waited_for(tmp_path, monkeypatch):
+    def refused(handle, kind):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("rankscope.core.files.fcntl.flock", refused)
+    with alone_in(tmp_path / "new"):
+        write(tmp_path / "new" / "text", "contents")
+    assert (tmp_path / "new" / "text").read_text() == "contents"

@@ -98,3 +98,11 @@ def test_tables_of_benchmarks_are_those_of_the_json(page):
     text = (ROOT / page).read_text("utf-8")
     assert filled(text) == text, "run python docs/benchmark_tables.py"
     assert {place[2] for place in PLACE.finditer(text)} <= set(TABLES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_ends_within_a_word_of_code(page):
+    text = (ROOT / page).read_text("utf-8")
+    assert text.endswith("\n")
+    spans = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    assert [span for span in spans if re.search(r"\w[-_./]\n\w", span)] == []

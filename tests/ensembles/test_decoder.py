@@ -6,6 +6,8 @@ import torch
 from rankscope.core import InputError
 from rankscope.ensembles import decoder
 from rankscope.ensembles.decoder import Decoder
+from rankscope.kernels.small_attention import by_products
+from tests.kernels.causal import plain
 
 MODEL = Decoder(input_dim=5, dim=16, rank=4, heads=4, layers=2, tokens=14)
 STACK = [MODEL, MODEL.replace(rank=16, heads=1), MODEL.replace(rank=1, heads=16)]
@@ -121,3 +123,25 @@ def test_on_the_gpu_as_on_the_cpu(dtype, most, tokens):
     there = {name: tensor.cuda() for name, tensor in weights.items()}
     ours = decoder.forward(stack, there, inputs.cuda(), dtype).cpu()
     assert float((ours - plain).abs().max() / plain.abs().max()) < most
+
+
+@pytest.mark.parametrize(
+    ("rank", "tokens", "dtype", "products"),
+    [
+        (decoder.LOW, decoder.SHORT, torch.float32, True),
+        (decoder.LOW + 1, decoder.SHORT, torch.float32, False),
+        (decoder.LOW, decoder.SHORT + 1, torch.float32, False),
+        (decoder.LOW, decoder.SHORT, torch.float64, False),
+    ],
+)
+def test_few_tokens_and_low_rank_are_products_of_whole_arrays(monkeypatch, rank, tokens, dtype, products):
+    called = []
+    monkeypatch.setattr(
+        decoder,
+        "by_products",
+        lambda *parts, causal: called.append(causal) or by_products(*parts, causal=causal),
+    )
+    qkv = torch.randn(2, 3 * tokens, 3 * 2 * rank, dtype=dtype, generator=torch.Generator().manual_seed(5))
+    found = decoder._by_rank(qkv, rank, tokens)
+    assert called == [True] * products
+    torch.testing.assert_close(found, plain(qkv, rank, tokens))

@@ -1,5 +1,6 @@
 """Exports that add to a folder, cell by cell."""
 
+import shutil
 import threading
 import tracemalloc
 from dataclasses import replace
@@ -105,9 +106,10 @@ def test_what_could_not_be_added_to_is_refused_before_a_run(tmp_path):
 
 
 def test_two_exports_into_one_folder_lose_nothing(tmp_path):
-    """Another process exports first and holds the folder: the second waits, and adds to what it finds then."""
+    """Another process is exporting, and holds the folder: ours waits before it reads, and adds to what it finds then."""
     first, second = ran(tmp_path / "a", ["1.0"]), ran(tmp_path / "b", ["2.0"])
     folder, began = tmp_path / "to", threading.Event()
+    export_tables(tmp_path / "theirs", [toy(12)], first, add=True, csv=False)
 
     def late():
         began.set()
@@ -120,8 +122,8 @@ def test_two_exports_into_one_folder_lose_nothing(tmp_path):
         other.join(0.2)
         assert other.is_alive()
         assert list(folder.iterdir()) == []
+        shutil.copytree(tmp_path / "theirs", folder, dirs_exist_ok=True)
     other.join()
-    export_tables(folder, [toy(12)], first, add=True, csv=False)
     table, cells = both(folder)
     assert set(table["scale"]) == {1.0, 2.0}
     assert set(cells["key"]) == set(table["cell"])

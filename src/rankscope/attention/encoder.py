@@ -211,5 +211,5 @@ def _new_norm(norm: str, dim: int, bias: bool, new: dict[str, Any]) -> nn.Module
 def _named(argument: str, given: str, choices: type[ChoiceT]) -> ChoiceT:
     names = [one.value for one in choices]
     if given not in names:
-        raise InputError(f"{argument}={given!r}: {suggest(given, names)}", argument=argument)
+        raise InputError(f"{argument}={given!r}: {suggest(str(given), names)}", argument=argument)
     return choices(given)

@@ -43,4 +43,4 @@ def export(
     here = sum(row.damage is None for one in experiments for _, row in store.rows(one))
     others = store.count(*known) - here
     if others:
-        emit(f"Left out: {others} cells of other scales or settings than {run}'s last run.")
+        emit(f"Left out: {others} cells of other scales, seeds or settings than {run}'s page.")

@@ -101,7 +101,7 @@ def reproduce(
         typer.Option(
             "--export",
             metavar="FOLDER",
-            help="Add the finished cells to this folder's tables at the end, and where the run is stopped.",
+            help="Add the finished cells to this folder's tables when the run ends, also when it is stopped.",
         ),
     ] = None,
     track: Annotated[
@@ -137,16 +137,16 @@ def reproduce(
     if decide is not None:
         others = {"--track": track, "--export": tables, "--for": visit, "--missing": missing or None}
         _check_decide(selection, only is not None or seeds is not None, others)
-        _decide(selection, max_seeds, out, chosen, as_json, strict)
+        _decide(selection, max_seeds, out, chosen, group_size, as_json, strict)
         return
     started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
     kept = kept_tables(results)
     _limit(chosen)
     callback = None if track is None else writer(track, out)
     store = store_for(out, callback)
-    remember(store, selection)
     log = Console(stderr=True)
     experiments = _ready(selection, store, tables, log)
+    remember(store, selection)
     have = kept_cells(experiments, kept) if missing and kept is not None else set()
     try:
         with chosen.start(_sayer(log)) as place:
@@ -188,14 +188,14 @@ def reproduce(
 
 
 def _ready(selection: Selection, store: Store, tables: Path | None, log: Console) -> list[Experiment]:
-    """What is to be run, when all that it needs is there, and a place for what comes of it."""
+    """The experiments to run. What they need is fetched; tables that cannot be added to are refused."""
     from rankscope.lab.tables import check_tables
     from rankscope.runs import prepare
 
     experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
-    prepare(experiments)
     if tables is not None:
         check_tables(tables, experiments)
+    prepare(experiments)
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
         log.print(escape(note), soft_wrap=True)
     return experiments
@@ -248,7 +248,9 @@ def _sayer(log: Console) -> Callable[[str], None]:
     return lambda sentence: log.print(sentence, soft_wrap=True, markup=False)
 
 
-def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, strict: bool) -> None:
+def _decide(
+    selection: Any, most: int, out: Path, where: Chosen, size: int | None, as_json: bool, strict: bool
+) -> None:
     """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
     from rankscope.cli.progress import cost, run_behind_bar, write_page
     from rankscope.cli.verdicts import show
@@ -256,19 +258,22 @@ def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, 
     from rankscope.lab.decide import decide
     from rankscope.lab.runner import schedule
     from rankscope.lab.sections import sections
-    from rankscope.runs import remember
+    from rankscope.runs import prepare, remember
 
     store, log = Store(out), Console(stderr=True)
     remember(store, selection)
     _limit(where)
     (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
+    prepare([experiment])
     made: list[Section] = []
 
     def judged(seeds: int, looks: int) -> Judgement | None:
         nonlocal made
         chosen = replace(selection, seeds=seeds, looks=looks)
         experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
-        todo = schedule(experiments, store, where.device, where.memory, streams=where.streams, engine=engine)
+        todo = schedule(
+            experiments, store, where.device, where.memory, size, streams=where.streams, engine=engine
+        )
         log.print(cost(todo, chosen.scale, where.device, engine), soft_wrap=True)
         run_behind_bar(todo, store, where.device, log, experiments, engine=engine)
         made = sections(chosen, store)

@@ -91,7 +91,7 @@ def forward(
 ) -> Float[Tensor, "member sample token"]:
     """The number at every token; `dtype` is that of products and branches, and of matrices that are given in it already."""
     samples, tokens = inputs.shape[1:3]
-    # sample by sample: its gradient sums few numbers over very many positions, which one product does slowly
+    # a product for each sample: the weights' gradient is small and a sum over very many positions, slow as one product
     read = torch.matmul(inputs, weights["w_read"].mT.unsqueeze(1)).flatten(1, 2)
     x = weights["positions"][:, None, :tokens].expand(-1, samples, -1, -1).flatten(1, 2)
     branch, bias = read, weights["b_read"]

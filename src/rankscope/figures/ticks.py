@@ -25,7 +25,7 @@ def tick_text(value: float, power: str) -> str:
 
 
 def bar_texts(values: Sequence[float]) -> list[str]:
-    """What stands over bars, to three digits of the largest: a bar of almost no height is else taken for a gap.
+    """What stands over bars, to three digits of the largest: a bar of almost no height would otherwise be taken for a gap.
 
     >>> bar_texts([0.157, 0.00012, 0.0]), bar_texts([1234.5, 20.0]), bar_texts([math.nan, 0.0])
     (['0.157', '0.000', '0.000'], ['1,234', '20'], ['', '0'])

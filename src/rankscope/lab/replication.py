@@ -15,7 +15,7 @@ READ_OFF_LOG = 0.15
 """The same where the plot's axis is logarithmic, on which a given length is a larger share of a value."""
 
 NOT_RUN = "not run"
-"""Why most published values have none of ours beside them."""
+"""The usual reason why no measured value stands beside a published one."""
 
 
 @dataclass(frozen=True)

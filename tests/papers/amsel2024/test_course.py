@@ -79,3 +79,45 @@ def test_courses_are_drawn_to_the_published_values_and_counted_nowhere_else():
     assert replications(results)[0].agreeing == replications(results)[0].compared
     bare = Results({"amsel2024/repeated": end.drop(columns=MEASUREMENT)}, lambda key: {})
     assert not [figure for figure in figures(bare) if figure.id.endswith("course")]
+
+
+def of_positions(**changed):
+    """Ends of trainings by the authors' program at three layers with added positions, and half of their course."""
+    theirs = published()
+    theirs = theirs[(theirs["figure"] == "positions") & (theirs["positions"] == "additive")]
+    end = theirs.assign(
+        positions="authors' additive",
+        seed=0,
+        trained=True,
+        best_epoch=theirs["error"],
+        measurement=END,
+        dim=64,
+    ).assign(**changed)
+    end["cell"] = end["rank"].map(str)
+    way = end.assign(measurement=COURSE, share=0.5, best_epoch=9.0, error=float("nan"), trained=None)
+    both = {"with": pd.concat([end, way], ignore_index=True), "without": end.drop(columns=MEASUREMENT)}
+    return {
+        name: Results({"amsel2024/repeated-positions": table}, lambda key: {}) for name, table in both.items()
+    }
+
+
+def test_a_course_of_positions_goes_by_the_talks_name_for_them_and_changes_no_other_figure():
+    results = of_positions()
+    drawn, before = ({figure.id: figure for figure in figures(results[name])} for name in ("with", "without"))
+    (panel,) = drawn.pop("amsel2024-repeated-positions-course").panels
+    assert panel.title == "3 layers, additive"
+    assert [series.paper for series in panel.series] == [False, True] * 7
+    assert drawn == before
+
+
+def test_the_talks_values_are_not_drawn_into_the_courses_of_other_sizes():
+    drawn = {figure.id: figure for figure in figures(of_positions(dim=8)["with"])}
+    course_of_another = drawn["amsel2024-repeated-positions-course"]
+    assert not any(series.paper for panel in course_of_another.panels for series in panel.series)
+    assert course_of_another.caption.endswith("The talk's values are for dim 64.")
+
+
+def test_a_tenth_of_the_steps_is_twice_as_many_where_trainings_are_twice_as_long():
+    for lost, compared in ((20_000, 7), (20_001, 0)):
+        (found,) = replications(of_positions(left_out=lost)["with"])
+        assert len(found.compared) == compared

@@ -17,6 +17,7 @@ from rankscope.papers.amsel2024 import training
 from rankscope.papers.amsel2024.claims.memory import CLAIMS
 from rankscope.papers.amsel2024.experiments import AUTHORS_POSITIONS, experiments
 from rankscope.papers.amsel2024.figures import figures
+from rankscope.papers.amsel2024.findings import findings
 from rankscope.papers.amsel2024.measurement import records
 from rankscope.papers.amsel2024.published import published, replications
 from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, Start
@@ -148,6 +149,8 @@ def test_memory_is_undecided_where_a_training_fits_nothing_or_overflowed():
     assert judge(claim, untrained).verdict is Verdict.UNDECIDED
     for steps, verdict in ((10_000, Verdict.HOLDS), (10_001, Verdict.UNDECIDED)):
         assert judge(claim, table().assign(left_out=one * steps)).verdict is verdict
+    lost = untrained.assign(best_epoch=untrained["best_epoch"].where(~one, math.inf))
+    assert judge(claim, lost).verdict is Verdict.UNDECIDED, "every epoch had a step that overflowed"
 
 
 def drawn_figure(tables):
@@ -226,6 +229,9 @@ def test_a_training_that_overflowed_is_compared_with_nothing_unless_another_seed
     assert (fitted.x[0], recalled.x[0]) == (2, 2), "the curve leaves the overflowed rank out"
     assert (points.name, sorted(points.x)) == ("overflowed, training loss", [1, 2])
     assert "overflowed in more than 10% of their steps" in drawn.caption
+    every = Results({"amsel2024/repeated": made.assign(seed=0, left_out=60_000)}, lambda key: {})
+    titles = [panel.title for panel in figures(every)[0].panels]
+    assert "5 layers, budget 1" in titles, "they were run, and are drawn as points"
 
 
 def test_the_supplement_is_the_authors_and_counts_where_it_is_the_least():
@@ -401,3 +407,12 @@ def _with(cell, **changes):
     return type(cell)(
         cell.experiment, cell.task, cell.model, cell.train.replace(**changes), cell.seed, cell.point
     )
+
+
+def test_the_finding_on_memory_leaves_out_what_overflowed():
+    worst = (table()["rank"] == 4) & (table()["layers"] == 3)
+    made = table().assign(error=table()["error"].where(~worst, 3.0))
+    for lost, rank in ((0, 4), (60_000, 1)):
+        tables = {"amsel2024/repeated": made.assign(left_out=worst * lost)}
+        (found,) = findings(Results(tables, lambda key: {}))
+        assert f"3 layers of rank {rank} end at" in found.sentence

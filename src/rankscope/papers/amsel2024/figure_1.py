@@ -107,7 +107,7 @@ def _panel(
         if places
         else ""
     )
-    found = {REPEATED: len(series[0].x), FRESH: len(series[2].x)}
+    found = {REPEATED: repeated is not None and len(repeated), FRESH: fresh is not None and len(fresh)}
     absent = [
         f"{name} batches "
         for name, key in (("repeated", REPEATED), ("fresh", FRESH))

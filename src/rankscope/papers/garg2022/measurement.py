@@ -36,7 +36,7 @@ WINDOW = 50
 """Steps over which a loss is averaged; shorter trainings are one window."""
 
 SPAN = 5
-"""Windows over which a transition must hold on average: single ones come and go where a training stays close to it."""
+"""Windows whose mean decides on a transition: close to one half, single windows fall below it and rise again."""
 
 HALFWAY = 0.5
 """Of the way from the answer 0 to the best known: a training that has come so far has had its transition."""

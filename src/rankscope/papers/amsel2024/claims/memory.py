@@ -23,8 +23,8 @@ CLAIMS = Claims("amsel2024", Origin.BEYOND)
 def _low_rank_remembers(table: pd.DataFrame) -> list[Check]:
     """The geometric mean over the ranks below full; missing where one of them fits nothing, or overflowed."""
     table = ends(table)
-    ratio = (table["error"] / table["best_epoch"]).map(math.log2)
-    known = table.assign(ratio=ratio.where(table["trained"].astype(bool) & ~overflowed(table)))
+    ratio = (table["error"] / table["best_epoch"]).where(table["trained"].astype(bool) & ~overflowed(table))
+    known = table.assign(ratio=ratio.map(math.log2))
     deep = known[(known["layers"] > 1) & (known["rank"] < known["dim"])]
     checks = []
     for (layers, budget), rows in deep.groupby(["layers", "budget"], sort=True):
