@@ -41,8 +41,9 @@ def test_what_cannot_be_decided_ends_at_the_limit_and_what_cannot_be_run_at_once
 def test_fewer_seeds_than_the_scale_has_are_a_mistake():
     with pytest.raises(
         InputError, match=r"max_seeds=4: the scale has 8 seeds already\. Give at least as many"
-    ):
+    ) as caught:
         seed_counts(8, 4)
+    assert caught.value.argument == "max_seeds"
 
 
 def test_a_mean_on_the_bound_is_rarely_decided_however_often_it_is_looked_at():
