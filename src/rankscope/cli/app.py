@@ -1,6 +1,7 @@
 """The core of the command line: the app, options that commands share, and how errors are printed."""
 
 import io
+import json
 import math
 import os
 import shutil
@@ -229,6 +230,11 @@ def number(value: float) -> float | None:
 def emit(text: str) -> None:
     """Print for a person or a machine: standard output, as it is."""
     sys.stdout.write(printable(text) + "\n")
+
+
+def emit_json(content: Any) -> None:
+    """Print readable JSON; where `emit` spells out a control character, it is as JSON escapes it."""
+    emit(json.dumps(content, ensure_ascii=False, indent=2))
 
 
 def tell(sentence: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rankscope.cli.app import AsJson, app, emit, number
+from rankscope.cli.app import AsJson, app, emit_json, number
 
 if TYPE_CHECKING:
     from rankscope.lab import Judgement
@@ -35,7 +34,7 @@ def diff(
     first, second = _sections(before), _sections(after)
     found = changes(first, second)
     if as_json:
-        emit(json.dumps([_change(change) for change in found], ensure_ascii=False, indent=2))
+        emit_json([_change(change) for change in found])
     else:
         _show(found, before.name, after.name)
     if page is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.app import AsJson, app, emit_json, tell
 from rankscope.cli.choices import ACCEPTED
 from rankscope.cli.options import (
     Device,
@@ -69,7 +69,7 @@ def heads(
 ) -> None:
     """How much of its rank does every head use? Ranks of QK and OV, per layer and head."""
     from rankscope.checkpoints import open_checkpoint, open_source
-    from rankscope.cli.tables import records, to_json, write_csv
+    from rankscope.cli.tables import records, write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.baseline import baseline_sentences
     from rankscope.scope.head_inputs import input_sentence
@@ -102,7 +102,7 @@ def heads(
         }
         if smaller is not None:
             content["compressed"] = _content(smaller)
-        emit(to_json({**content, "heads": records(scope.table)}))
+        emit_json({**content, "heads": records(scope.table)})
     else:
         opened = open_checkpoint(source, architecture=read_map(layout_map))
         _show_heads(scope, [*said, *baseline_sentences(opened)])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.app import AsJson, app, emit, emit_json
 
 DAMAGED = 1
 """The exit code where cells were left out."""
@@ -36,7 +35,7 @@ def merge(
     for selection in selections:
         remember(target, selection)
     if as_json:
-        emit(json.dumps(vars(found), ensure_ascii=False, indent=2))
+        emit_json(vars(found))
     else:
         emit(f"{out}: {found.added} cells added, {found.known} were there already.")
         for damage in found.damaged:

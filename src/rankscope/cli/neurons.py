@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.app import AsJson, app, emit_json, tell
 from rankscope.cli.choices import ACCEPTED
 from rankscope.cli.options import (
     Device,
@@ -59,7 +59,7 @@ def neurons(
 ) -> None:
     """Which neurons and heads are small, and what is the loss without them?"""
     from rankscope.checkpoints import open_source
-    from rankscope.cli.tables import to_json, write_csv
+    from rankscope.cli.tables import write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.adapter import refuse_existing
     from rankscope.scope.data import read_batches
@@ -99,7 +99,7 @@ def neurons(
     if page is not None:
         _page(model, scope, curves, page)
     if as_json:
-        emit(to_json(_content(model, scope, curves, pruned)))
+        emit_json(_content(model, scope, curves, pruned))
     else:
         _show(scope, curves, batches, pruned)
     end_partial(scope.missing)

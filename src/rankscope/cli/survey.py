@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.app import AsJson, app, emit_json
 from rankscope.cli.tables import Csv
 from rankscope.core import InputError
 
@@ -30,7 +30,7 @@ def survey(
     if csv is not None:
         write_csv(rows, csv)
     if as_json:
-        emit(json.dumps(json.loads(rows.to_json(orient="records")), ensure_ascii=False, indent=2))
+        emit_json(json.loads(rows.to_json(orient="records")))
     else:
         columns = {
             "year": "year", "model": "model", "dim": "dim", "layers": "layers", "hidden": "hidden", "rank": "rank",

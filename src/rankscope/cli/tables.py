@@ -15,7 +15,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from rankscope.core import plain_errors
-from rankscope.core.text import cell_text, printable
+from rankscope.core.text import cell_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,11 +77,6 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table for JSON, which has no NaN: a missing value is null."""
     rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
     return rows
-
-
-def to_json(content: Any) -> str:
-    """Readable JSON."""
-    return printable(json.dumps(content, ensure_ascii=False, indent=2))  # its escapes are JSON's own
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from rankscope.cli import update_answer
-from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.app import AsJson, app, emit_json
 from rankscope.cli.choices import RULES, ProfileChoice, RoundingChoice
 from rankscope.cli.options import Device, Revision, quiet_transformers, tensor_bar
 from rankscope.cli.tables import Csv
@@ -119,7 +119,7 @@ def updates(
     from rankscope.checkpoints import open_source
     from rankscope.checkpoints.modules import import_extra
     from rankscope.cli.fine_tunes import base_of, compare_fine_tunes, labelled, merge_weights
-    from rankscope.cli.tables import to_json, write_csv
+    from rankscope.cli.tables import write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.adapter import refuse_existing, write_adapter
     from rankscope.scope.fates import Profile
@@ -180,7 +180,7 @@ def updates(
     if page is not None:
         update_answer.page(scope, rules, draft, page)
     if as_json:
-        emit(to_json(update_answer.content({**asked, **filters}, scope, rules, draft, adapter)))
+        emit_json(update_answer.content({**asked, **filters}, scope, rules, draft, adapter))
     else:
         update_answer.show(scope, rules, chosen, draft, adapter, top)
     if draft is not None and (adapter is not None or dry_run):
