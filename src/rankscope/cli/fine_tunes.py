@@ -83,8 +83,7 @@ def compare_fine_tunes(
         cosines = update_cosines(scopes, progress=progress)
     whole = side_by_side(scopes, rule, max_rank=max_rank)
     matrices = by_matrix(scopes, rule, max_rank=max_rank).merge(cosines.iloc[:-1], on="name", how="left")
-    if csv is not None:
-        write_csv(matrices, csv)
+    write_csv(matrices, csv)
     if as_json:
         content = {
             "models": {label: scope.tuned.label for label, scope in scopes.items()},

@@ -85,8 +85,7 @@ def heads(
     elif data is not None:
         scope = _with_inputs(scope, source, data, device)
     said = [*scope.sentences(), *([input_sentence(scope)] if "input_dimension" in scope.table else [])]
-    if csv is not None:
-        write_csv(scope.table, csv)
+    write_csv(scope.table, csv)
     if page is not None:
         from rankscope.scope.figures import head_figures
 

@@ -81,8 +81,7 @@ def neurons(
         refuse_existing(out_path)
     source = open_source(model, revision=revision)
     scope = measure_neurons(source, architecture=read_map(layout_map), device=device)
-    if csv is not None:
-        write_csv(scope.neurons, csv)
+    write_csv(scope.neurons, csv)
     if data is not None or pruning:
         quiet_transformers()
     batches: Sequence[ModelInputs] = [] if data is None else read_batches(data, source)

@@ -47,8 +47,7 @@ def retrieval(
             sample=sample,
             seed=seed,
         )
-    if csv is not None:
-        write_csv(scope.table, csv)
+    write_csv(scope.table, csv)
     if page is not None:
         from rankscope.scope.retrieval_figures import retrieval_figures
 

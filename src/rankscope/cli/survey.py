@@ -27,8 +27,7 @@ def survey(
     from rankscope.papers.amsel2024.survey import survey as rows_of_survey
 
     rows = rows_of_survey()
-    if csv is not None:
-        write_csv(rows, csv)
+    write_csv(rows, csv)
     if as_json:
         emit_json(json.loads(rows.to_json(orient="records")))
     else:

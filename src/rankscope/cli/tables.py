@@ -79,8 +79,10 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table for spreadsheets."""
+def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
+    """Write a table for spreadsheets, where --csv names a file."""
+    if path is None:
+        return
     with plain_errors(f"--csv {path}", "Give a file in a folder that is there."):
         if path.is_fifo():  # one that nobody reads would be waited for
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))

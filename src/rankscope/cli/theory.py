@@ -100,8 +100,7 @@ def plan(
         bytes_per_number=bytes_per_number,
         context=context,
     )
-    if csv is not None:
-        write_csv(table, csv)
+    write_csv(table, csv)
     if as_json:
         rows = [{name: _exact(value) for name, value in row.items()} for row in table.to_dict("records")]
         emit(json.dumps({"covers": theory.COVERS, "rows": rows}, ensure_ascii=False))

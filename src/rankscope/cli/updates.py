@@ -166,8 +166,7 @@ def updates(
             "Check --model, or widen the filters."
         )
     rules = compare_rules(scope, budget=budget)
-    if csv is not None:
-        write_csv(scope.table, csv)
+    write_csv(scope.table, csv)
     asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": Profile(profile)}
     draft = _draft(scope, asked, needed=out_path is not None or dry_run, log=log)
     adapter = None
