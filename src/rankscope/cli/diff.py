@@ -15,7 +15,6 @@ from rankscope.cli.app import AsJson, app, emit_json, number
 
 if TYPE_CHECKING:
     from rankscope.lab import Judgement
-    from rankscope.lab.section import Section
     from rankscope.report.diff import Change
 
 
@@ -30,8 +29,9 @@ def diff(
 ) -> None:
     """Compare two runs: print the verdicts that changed; with --page, figures side by side."""
     from rankscope.report.diff import changes, write_diff
+    from rankscope.runs import stored_sections
 
-    first, second = _sections(before), _sections(after)
+    first, second = stored_sections(before), stored_sections(after)
     found = changes(first, second)
     if as_json:
         emit_json([_change(change) for change in found])
@@ -40,15 +40,6 @@ def diff(
     if page is not None:
         written = write_diff(page, (str(before), str(after)), first, second)
         Console(stderr=True).print(f"Page: {written}", soft_wrap=True, markup=False)
-
-
-def _sections(folder: Path) -> "list[Section]":
-    from rankscope.lab import Store
-    from rankscope.lab.sections import sections
-    from rankscope.runs import remembered
-
-    store = Store(folder, reading=True)
-    return sections(remembered(store), store)
 
 
 def _show(found: "Sequence[Change]", *names: str) -> None:

@@ -28,18 +28,15 @@ def report(
     """Write the page again from the store, without running anything."""
     from rankscope.cli.progress import write_page
     from rankscope.cli.verdicts import show
-    from rankscope.lab import Store
     from rankscope.lab.agreement import with_agreement
-    from rankscope.lab.sections import sections, with_results
-    from rankscope.runs import remembered
+    from rankscope.lab.sections import with_results
+    from rankscope.runs import stored_sections
 
     kept = kept_tables(results)
     target = output_folder(run, out, "report") or run
-    store = Store(run, reading=True)
-    made = sections(remembered(store), store)
+    made = stored_sections(run)
     if beside is not None:
-        other = Store(beside, reading=True)
-        made = with_agreement(made, sections(remembered(other), other))
+        made = with_agreement(made, stored_sections(beside))
     if all(section.provenance.empty for section in made):
         raise nothing_finished(run)
     page = with_results(made, kept)

@@ -190,9 +190,9 @@ def reproduce(
 def _ready(selection: Selection, store: Store, tables: Path | None, log: Console) -> list[Experiment]:
     """What is to be run, when all that it needs is there, and a place for what comes of it."""
     from rankscope.lab.tables import check_tables
-    from rankscope.runs import prepare
+    from rankscope.runs import chosen_experiments, prepare
 
-    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    experiments = chosen_experiments(selection)
     prepare(experiments)
     if tables is not None:
         check_tables(tables, experiments)
@@ -256,18 +256,18 @@ def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, 
     from rankscope.lab.decide import decide
     from rankscope.lab.runner import schedule
     from rankscope.lab.sections import sections
-    from rankscope.runs import remember
+    from rankscope.runs import chosen_experiments, remember
 
     store, log = Store(out), Console(stderr=True)
     remember(store, selection)
     _limit(where)
-    (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
+    (experiment,) = chosen_experiments(selection)
     made: list[Section] = []
 
     def judged(seeds: int, looks: int) -> Judgement | None:
         nonlocal made
         chosen = replace(selection, seeds=seeds, looks=looks)
-        experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
+        experiments = chosen_experiments(chosen)
         todo = schedule(experiments, store, where.device, where.memory, streams=where.streams, engine=engine)
         log.print(cost(todo, chosen.scale, where.device, engine), soft_wrap=True)
         run_behind_bar(todo, store, where.device, log, experiments, engine=engine)
