@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
@@ -20,6 +20,9 @@ from typer.core import TyperGroup
 from rankscope import __version__
 from rankscope.core import RankscopeError
 from rankscope.core.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 USAGE_MISTAKE: type[Exception] = next(
     cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
@@ -246,6 +249,13 @@ def tell(sentence: str) -> None:
             for line in sentence.split("\n")
         )
     emit(sentence)
+
+
+def aside(sentence: str, log: "Console | None" = None) -> None:
+    """Print a sentence apart from the results, on standard error; `log` has a bar or a wheel there, which stays below it."""
+    from rich.console import Console
+
+    (log or Console(stderr=True)).print(printable(sentence), soft_wrap=True, markup=False)
 
 
 def _fail(message: str) -> NoReturn:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rankscope.cli.app import AsJson, app, emit_json, number
+from rankscope.cli.app import AsJson, app, aside, emit_json, number
 
 if TYPE_CHECKING:
     from rankscope.lab import Judgement
@@ -39,7 +39,7 @@ def diff(
         _show(found, before.name, after.name)
     if page is not None:
         written = write_diff(page, (str(before), str(after)), first, second)
-        Console(stderr=True).print(f"Page: {written}", soft_wrap=True, markup=False)
+        aside(f"Page: {written}")
 
 
 def _show(found: "Sequence[Change]", *names: str) -> None:

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rankscope.cli.app import aside
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -47,7 +49,7 @@ def make_page(
     from rankscope.report import ScopePage, write_scope_page
 
     page = write_scope_page(folder, ScopePage(title, sentences, notes, figures, tables))
-    Console(stderr=True).print(f"Page: {page}", soft_wrap=True)
+    aside(f"Page: {page}")
 
 
 PARTIAL = 1
@@ -58,11 +60,9 @@ def end_partial(missing: Sequence[str]) -> None:
     """Say which layers a checkpoint lacks, and end with the code of a partial result."""
     if missing:
         lost = ", ".join(missing[:6]) + (", …" if len(missing) > 6 else "")
-        Console(stderr=True).print(
+        aside(
             f"Partial: the checkpoint lacks {lost}, which its config.json or its numbering promises. "
-            "Fetch the whole model.",
-            soft_wrap=True,
-            markup=False,
+            "Fetch the whole model."
         )
         raise typer.Exit(PARTIAL)
 

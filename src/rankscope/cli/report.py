@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app
+from rankscope.cli.app import AsJson, app, aside
 from rankscope.cli.runs import ResultsFolder, RunFolder, kept_tables, nothing_finished, output_folder
 
 
@@ -42,4 +42,4 @@ def report(
     page = with_results(made, kept)
     show(page if as_json else made, as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {write_page(target, page, log)}", soft_wrap=True, markup=False)
+    aside(f"Page: {write_page(target, page, log)}", log)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from rankscope.cli.app import AsJson, app
+from rankscope.cli.app import AsJson, app, aside
 from rankscope.cli.choices import ScaleChoice
 from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, StateFolder
 from rankscope.cli.options import PARTIAL
@@ -149,7 +149,7 @@ def reproduce(
     experiments = _ready(selection, store, tables, log)
     have = kept_cells(experiments, kept) if missing and kept is not None else set()
     try:
-        with chosen.start(_sayer(log)) as place:
+        with chosen.start(partial(aside, log=log)) as place:
             with log.status("timing a step of each shape"):
                 todo = schedule(
                     experiments,
@@ -162,13 +162,13 @@ def reproduce(
                     place,
                     timed=scale is not ScaleChoice.SMOKE or bool(visit),
                 )
-            log.print(cost(todo, selection.scale, device, place), soft_wrap=True)
+            aside(cost(todo, selection.scale, device, place), log)
             deadline = None if allowed is None else started + allowed
             if deadline is not None:
                 todo = for_a_visit(todo, deadline - time.monotonic())
             left = run_behind_bar(todo, store, device, log, experiments, deadline, callback, place)
     except FailedGroupsError as error:
-        log.print(str(error), soft_wrap=True, markup=False)
+        aside(str(error), log)
         raise typer.Exit(PARTIAL) from None
     finally:
         if callback is not None:
@@ -176,13 +176,10 @@ def reproduce(
         if tables is not None:
             write_tables(tables, experiments, store, log)
     if left:
-        log.print(
-            f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
-            soft_wrap=True,
-        )
+        aside(f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.", log)
     if experiment is not None or missing or left:
         export = "" if tables is not None else " rankscope export writes them as tables."
-        log.print(f"Finished cells: {store.path}.{export}", soft_wrap=True, markup=False)
+        aside(f"Finished cells: {store.path}.{export}", log)
         return
     _finish(selection, store, kept, log, as_json, strict)
 
@@ -197,7 +194,7 @@ def _ready(selection: Selection, store: Store, tables: Path | None, log: Console
     if tables is not None:
         check_tables(tables, experiments)
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
-        log.print(escape(note), soft_wrap=True)
+        aside(note, log)
     return experiments
 
 
@@ -216,10 +213,9 @@ def _finish(
     show(shown, as_json)
     page = made if selection.only else with_results(made, kept)
     printed = selection.scale is not Scale.SMOKE  # to draw for print would take longer than such a run
-    written = write_page(store.folder, page, log, page_name(selection), printed=printed)
-    log.print(f"Page: {written}", soft_wrap=True, markup=False)
+    aside(f"Page: {write_page(store.folder, page, log, page_name(selection), printed=printed)}", log)
     if not printed:
-        log.print(f"Figures as PNG and PDF: rankscope report {store.folder}", soft_wrap=True, markup=False)
+        aside(f"Figures as PNG and PDF: rankscope report {store.folder}", log)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
         raise typer.Exit(1)
 
@@ -243,11 +239,6 @@ def _limit(chosen: Chosen) -> None:
         limit_memory(chosen.device, chosen.memory)
 
 
-def _sayer(log: Console) -> Callable[[str], None]:
-    """What tells a sentence, apart from the results."""
-    return lambda sentence: log.print(sentence, soft_wrap=True, markup=False)
-
-
 def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, strict: bool) -> None:
     """Run what a claim needs with ever more seeds until it is decided, show it, and write its page."""
     from rankscope.cli.progress import cost, run_behind_bar, write_page
@@ -269,19 +260,17 @@ def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, 
         chosen = replace(selection, seeds=seeds, looks=looks)
         experiments = chosen_experiments(chosen)
         todo = schedule(experiments, store, where.device, where.memory, streams=where.streams, engine=engine)
-        log.print(cost(todo, chosen.scale, where.device, engine), soft_wrap=True)
+        aside(cost(todo, chosen.scale, where.device, engine), log)
         run_behind_bar(todo, store, where.device, log, experiments, engine=engine)
         made = sections(chosen, store)
         return next((one for section in made for one in section.judgements), None)
 
-    with where.start(_sayer(log)) as engine:
+    with where.start(partial(aside, log=log)) as engine:
         for seeds, found in decide(judged, len(experiment.grid.seeds), most):
-            log.print(
-                f"{seeds} seeds: {found.how if found else experiment.not_run}", soft_wrap=True, markup=False
-            )
+            aside(f"{seeds} seeds: {found.how if found else experiment.not_run}", log)
     show(made, as_json)
     if made:
-        log.print(f"Page: {write_page(out, made, log, page_name(selection))}", soft_wrap=True)
+        aside(f"Page: {write_page(out, made, log, page_name(selection))}", log)
     if strict and any(one.verdict is Verdict.FAILS for section in made for one in section.judgements):
         raise typer.Exit(1)
 

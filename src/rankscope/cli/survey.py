@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit_json
+from rankscope.cli.app import AsJson, app, aside, emit_json
 from rankscope.cli.tables import Csv
 from rankscope.core import InputError
 
@@ -46,4 +45,4 @@ def survey(
         except OSError as error:
             raise InputError(f"--out {out}: {error.strerror or error}. Name a folder to write in.") from None
         for path in made:
-            Console(stderr=True).print(f"Figure: {path}", soft_wrap=True)
+            aside(f"Figure: {path}")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import emit, number, tell
+from rankscope.cli.app import aside, emit, number, tell
 from rankscope.cli.options import PARTIAL, make_page
-from rankscope.core.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,6 +132,6 @@ def end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
             f"{first}{rest}."
         )
     for line in found:
-        log.print(printable(line), soft_wrap=True, markup=False)
+        aside(line, log)
     if fates.lost or (fidelity is not None and fidelity.unexplained):
         raise typer.Exit(PARTIAL)

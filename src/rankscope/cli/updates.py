@@ -13,12 +13,11 @@ import typer
 from rich.console import Console
 
 from rankscope.cli import update_answer
-from rankscope.cli.app import AsJson, app, emit_json
+from rankscope.cli.app import AsJson, app, aside, emit_json
 from rankscope.cli.choices import RULES, ProfileChoice, RoundingChoice
 from rankscope.cli.options import Device, Revision, quiet_transformers, tensor_bar
 from rankscope.cli.tables import Csv
 from rankscope.core import InputError
-from rankscope.core.text import printable
 
 if TYPE_CHECKING:
     from rankscope.checkpoints import Source
@@ -203,7 +202,7 @@ def _measured(
             )
     except KeyboardInterrupt:
         if journal is not None:
-            log.print(f"What is measured is kept in {journal}; run again to go on.", soft_wrap=True)
+            aside(f"What is measured is kept in {journal}; run again to go on.", log)
         raise
 
 
@@ -233,5 +232,5 @@ def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Cons
     except InputError as error:
         if needed:
             raise
-        log.print(printable(f"No adapter can be recommended: {error}"), soft_wrap=True, markup=False)
+        aside(f"No adapter can be recommended: {error}", log)
         return None
