@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from rankscope.cli.app import AsJson, app, emit_json, tell
-from rankscope.cli.choices import ACCEPTED
 from rankscope.cli.options import (
     Device,
     Map,
@@ -23,6 +22,7 @@ from rankscope.cli.options import (
 )
 from rankscope.cli.tables import Csv
 from rankscope.core import InputError
+from rankscope.scope.choices import ACCEPTED
 
 if TYPE_CHECKING:
     import pandas as pd

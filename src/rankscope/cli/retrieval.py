@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from rankscope.cli.app import AsJson, app, emit_json, tell
-from rankscope.cli.choices import QUERIES
 from rankscope.cli.options import make_page, rows_bar
 from rankscope.cli.tables import Csv
+from rankscope.scope.choices import QUERIES
 
 
 @app.command()

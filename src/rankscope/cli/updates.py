@@ -14,15 +14,15 @@ from rich.console import Console
 
 from rankscope.cli import update_answer
 from rankscope.cli.app import AsJson, app, aside, emit_json
-from rankscope.cli.choices import RULES, ProfileChoice, RoundingChoice
 from rankscope.cli.options import Device, Revision, quiet_transformers, tensor_bar
 from rankscope.cli.tables import Csv
 from rankscope.core import InputError
+from rankscope.scope.choices import RULES, BaseRounding, Profile
 
 if TYPE_CHECKING:
     from rankscope.checkpoints import Source
     from rankscope.scope.adapter import AdapterDraft
-    from rankscope.scope.updates import BaseRounding, UpdateScope
+    from rankscope.scope.updates import UpdateScope
 
 
 MOST_ROWS = 100
@@ -70,17 +70,17 @@ def updates(
         ),
     ] = None,
     base_rounding: Annotated[
-        RoundingChoice,
+        BaseRounding,
         typer.Option(
             help="Rounding of the base in the noise that signal must pass: exact if training started from the stored "
             "base, counted if it was rounded from other weights, auto to see it in the update."
         ),
-    ] = RoundingChoice.AUTO,
+    ] = BaseRounding.AUTO,
     max_rank: Annotated[int | None, typer.Option(help="No rank above this one.")] = None,
     profile: Annotated[
-        ProfileChoice,
+        Profile,
         typer.Option(help="exact: all that PEFT can hold; portable: one rank, linear layers only."),
-    ] = ProfileChoice.EXACT,
+    ] = Profile.EXACT,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -121,11 +121,9 @@ def updates(
     from rankscope.cli.tables import write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.adapter import refuse_existing, write_adapter
-    from rankscope.scope.fates import Profile
     from rankscope.scope.lora_source import open_tuned
     from rankscope.scope.merged import merged_source
     from rankscope.scope.rules import check_rule, compare_rules
-    from rankscope.scope.updates import BaseRounding
 
     chosen = rule or ("energy@0.95" if budget is None else f"budget={budget}")
     check_device(device)
@@ -140,7 +138,7 @@ def updates(
     filters: Filters = {
         "include_regex": include_regex,
         "exclude_regex": exclude_regex,
-        "base_rounding": BaseRounding(base_rounding),
+        "base_rounding": base_rounding,
     }
     if len(opened) > 1 and weights is None:
         compare_fine_tunes(
@@ -166,7 +164,7 @@ def updates(
         )
     rules = compare_rules(scope, budget=budget)
     write_csv(scope.table, csv)
-    asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": Profile(profile)}
+    asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": profile}
     draft = _draft(scope, asked, needed=out_path is not None or dry_run, log=log)
     adapter = None
     if draft is not None and out_path is not None and not dry_run:

@@ -17,11 +17,12 @@ from rankscope.core import InputError, plain_errors
 from rankscope.core.files import write_atomic
 from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.adapter_tensors import AdapterTensors
-from rankscope.scope.fates import Fate, Fates, Profile, decide_fates
+from rankscope.scope.choices import BaseRounding, Profile
+from rankscope.scope.fates import Fate, Fates, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
 from rankscope.scope.pairs import row_name
 from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import BaseRounding, TensorProgress, UpdateScope, measure_updates
+from rankscope.scope.updates import TensorProgress, UpdateScope, measure_updates
 
 
 @dataclass(frozen=True)

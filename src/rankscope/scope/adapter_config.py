@@ -9,7 +9,8 @@ from typing import Any
 from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import Home
 from rankscope.core import InputError
-from rankscope.scope.fates import Fate, Fates, Profile
+from rankscope.scope.choices import Profile
+from rankscope.scope.fates import Fate, Fates
 
 
 def adapter_config(fates: Fates, base: Source, model: Any) -> dict[str, Any]:

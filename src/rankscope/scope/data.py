@@ -19,13 +19,10 @@ from rankscope.checkpoints.modules import import_extra
 from rankscope.checkpoints.source import refuse_special
 from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.core import InputError
+from rankscope.scope.choices import ACCEPTED
 
 ROWS = 8
 TOKENS = 128
-ACCEPTED = (
-    "Accepted: plain text (the model's folder must hold its tokenizer), .json with lists of token ids, or "
-    ".safetensors with the model's inputs by name, such as input_ids (rows × tokens) and labels"
-)
 
 
 def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[dict[str, Tensor]]:

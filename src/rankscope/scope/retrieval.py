@@ -19,13 +19,13 @@ from torch import Tensor
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.linalg.sphere import haar_frame
+from rankscope.scope.choices import QUERIES
 from rankscope.scope.nearest import Best, Scratch
 from rankscope.scope.rows import BLOCK, Rows
 from rankscope.theory.points.agreement import agreements, recall
 from rankscope.theory.points.spectra import dimensions
 
 SHARES = (0.9, 0.95, 0.99)
-QUERIES = 1000
 PASSES = 2
 """How often the keys are read: for their moments, and for the neighbours."""
 

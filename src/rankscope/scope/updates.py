@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from rankscope.linalg.factored import Factored
 from rankscope.linalg.noise import observed_noise, rounding_noise, seen_share, stored_precision
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 from rankscope.measure.updates import ENERGIES, measured_ranks
+from rankscope.scope.choices import BaseRounding
 from rankscope.scope.journal import Journal
 from rankscope.scope.lora_source import open_tuned
 from rankscope.scope.pairs import TensorPair, difference, pair_up, product_of, row_name
@@ -47,17 +47,6 @@ COLUMNS = (
 
 RESOLVED = 1e-7
 """A singular value below this share of the largest is zero: factors are stored in float32 at best."""
-
-
-class BaseRounding(StrEnum):
-    """How much of an update's noise is the rounding of the base model."""
-
-    AUTO = "auto"
-    """as much as the update shows"""
-    COUNTED = "counted"
-    """all of it: both models were rounded when they were saved"""
-    EXACT = "exact"
-    """none: training started from the stored base itself"""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from rankscope.scope import heads, neurons, updates
+from rankscope.scope.choices import BaseRounding
 from rankscope.scope.figures import head_figures, neuron_figures, update_figures
 from rankscope.scope.rules import compare_rules
 from rankscope.scope.shown import Shown
-from rankscope.scope.updates import BaseRounding
 
 if TYPE_CHECKING:
     from pathlib import Path
