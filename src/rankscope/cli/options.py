@@ -46,10 +46,9 @@ def make_page(
     notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write a page of what an instrument saw, and say where, apart from the results."""
-    from rankscope.report import ScopePage, write_scope_page
+    from rankscope.report import write_scope_page
 
-    page = write_scope_page(folder, ScopePage(title, sentences, notes, figures, tables))
-    aside(f"Page: {page}")
+    aside(f"Page: {write_scope_page(folder, title, sentences, figures, tables, notes)}")
 
 
 PARTIAL = 1

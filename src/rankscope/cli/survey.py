@@ -10,7 +10,7 @@ import typer
 
 from rankscope.cli.app import AsJson, app, aside, emit_json
 from rankscope.cli.tables import Csv
-from rankscope.core import InputError
+from rankscope.core import plain_errors
 
 
 @app.command()
@@ -39,10 +39,8 @@ def survey(
         from rankscope.figures.printed import save_static
         from rankscope.papers.amsel2024.figures import survey_figure
 
-        try:
+        with plain_errors(f"--out {out}", "Name a folder to write in."):
             out.mkdir(parents=True, exist_ok=True)
             made = save_static(survey_figure(), out)
-        except OSError as error:
-            raise InputError(f"--out {out}: {error.strerror or error}. Name a folder to write in.") from None
         for path in made:
             aside(f"Figure: {path}")

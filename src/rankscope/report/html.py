@@ -74,6 +74,7 @@ def write_page(path: Path, template: str, **values: object) -> Path:
     )
     environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True, trim_blocks=True)
     environment.filters |= {
+        "charts": charts,
         "panel": _panel,
         "labels": labels,
         "scale_words": scale_words,
@@ -99,7 +100,8 @@ def _digest(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _charts(figure: Figure) -> Markup:
+def charts(figure: Figure) -> Markup:
+    """A figure's charts as a part of a page."""
     return Markup(charts_html(figure))  # every name in it was escaped there
 
 
@@ -151,7 +153,6 @@ def _section(section: Section) -> dict[str, object]:
         "figures": [
             {
                 "figure": figure,
-                "charts": _charts(figure),
                 "runs": [_run(name, section.provenance) for name in figure.experiments],
                 "claims": [j for j in section.judgements if j.claim.figure + section.suffix == figure.id],
                 "replications": [r for r in section.replications if r.figure + section.suffix == figure.id],
