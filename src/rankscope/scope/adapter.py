@@ -21,7 +21,7 @@ from rankscope.scope.choices import BaseRounding, Profile
 from rankscope.scope.fates import Fate, Fates, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
 from rankscope.scope.pairs import row_name
-from rankscope.scope.rules import ranks_by
+from rankscope.scope.rules import ranks_by, sides
 from rankscope.scope.updates import TensorProgress, UpdateScope, measure_updates
 
 
@@ -46,14 +46,15 @@ class AdapterDraft:
     @property
     def parameters(self) -> tuple[int, int]:
         """How many numbers it will hold, in factors and in modules that are kept whole; tied copies aside."""
-        sizes = self.scope.table.set_index("name")
+        of_rank, sizes = sides(self.scope), self.scope.table.set_index("name")["parameters"]
         factors = whole = 0
         for item in self.fates.items:
+            name = row_name(item.pair)
             if item.fate == Fate.DECOMPOSED:
-                sides = sum(int(side) for side in str(sizes.loc[row_name(item.pair), "shape"]).split(" × "))
-                factors += (self.config["r"] if self.fates.profile == Profile.PORTABLE else item.rank) * sides
+                rank = self.config["r"] if self.fates.profile == Profile.PORTABLE else item.rank
+                factors += rank * of_rank[name]
             elif item.fate == Fate.WHOLE:
-                whole += int(str(sizes.loc[row_name(item.pair), "parameters"]))
+                whole += int(sizes[name])
         return factors, whole
 
     def size_sentence(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from rankscope.checkpoints.opening import Model
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
 from rankscope.linalg.factored import Factored
-from rankscope.linalg.noise import observed_noise, rounding_noise, seen_share, stored_precision
+from rankscope.linalg.noise import RoundingNoise, observed_noise, rounding_noise, seen_share, stored_precision
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 from rankscope.measure.updates import ENERGIES, measured_ranks
 from rankscope.scope.choices import BaseRounding
@@ -128,10 +129,11 @@ def _measure(
     base: Source, tuned: Source, pair: TensorPair, base_rounding: BaseRounding, device: str | torch.device
 ) -> tuple[dict[str, Any], Tensor | None]:
     info = tuned.tensors.get(pair.name) or base.info(pair.name)
+    shape = info.shape if pair.expert is None else info.shape[1:]
     row: dict[str, Any] = {
         "name": row_name(pair),
-        "shape": " × ".join(str(size) for size in (info.shape if pair.expert is None else info.shape[1:])),
-        "parameters": torch.Size(info.shape if pair.expert is None else info.shape[1:]).numel(),
+        "shape": " × ".join(map(str, shape)),
+        "parameters": math.prod(shape),
         "status": pair.status,
     }
     if pair.status == "added" and info.dtype is not None:
@@ -163,26 +165,15 @@ def _compare(
         row["base_energy"] = squared_norm(before if pair.expert is None else before[pair.expert])
         return _measured_product(row, product)
     before, after = (value.to(device) for value in difference(base, tuned, pair))
-    row["base_energy"] = squared_norm(before)
-    if before.dim() != 2 or min(before.shape) < 2 or pair.status == "unselected":
-        row["energy"] = squared_norm(after - before)
-        row["status"] = _changed(pair.status, row["energy"])
-        return row, None
-    kinds = [
-        stored_precision(value, info.dtype or torch.float32)
-        for value, info in ((before, base.info(str(pair.base_name))), (after, tuned.info(pair.name)))
-    ]
-    noises = [
-        rounding_noise(value, kind, _scale(source, name, pair.expert, value))
-        for value, kind, source, name in (
-            (before, kinds[0], base, str(pair.base_name)),
-            (after, kinds[1], tuned, pair.name),
-        )
-    ]
-    row["energy"] = squared_norm(after - before)
+    row["base_energy"], row["energy"] = squared_norm(before), squared_norm(after - before)
     row["status"] = _changed(pair.status, row["energy"])
-    if row["energy"] == 0:
+    matrix = before.dim() == 2 and min(before.shape) >= 2
+    if not matrix or pair.status == "unselected" or row["energy"] == 0:
         return row, None
+    noises = [
+        _noise(base, str(pair.base_name), pair.expert, before),
+        _noise(tuned, pair.name, pair.expert, after),
+    ]
     values = singular_values(after - before)
     fixed = {BaseRounding.COUNTED: 1.0, BaseRounding.EXACT: 0.0}
     share = fixed[base_rounding] if base_rounding in fixed else seen_share(values, *noises)
@@ -215,12 +206,12 @@ def _measured_product(row: dict[str, Any], product: Factored) -> tuple[dict[str,
     return row | found, values.float()
 
 
-def _scale(source: Source, name: str, expert: int | None, value: Tensor) -> Tensor | None:
-    """The scale of an 8-bit tensor, beside the value that was read."""
+def _noise(source: Source, name: str, expert: int | None, value: Tensor) -> RoundingNoise:
+    """The rounding in a value that was read, by the precision and, of an 8-bit tensor, the scale that it was stored with."""
     scale = source.scale(name)
-    if scale is None:
-        return None
-    return (scale if expert is None else scale[expert])[: len(value)].to(value.device)
+    if scale is not None:
+        scale = (scale if expert is None else scale[expert])[: len(value)].to(value.device)
+    return rounding_noise(value, stored_precision(value, source.info(name).dtype or torch.float32), scale)
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
