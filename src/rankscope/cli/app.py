@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
@@ -131,6 +132,7 @@ for _name, (_, _says) in COMMANDS.items():
     app.command(_name, help=_says, rich_help_panel=_group)(lambda: None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
 
 
 @app.callback(invoke_without_command=True)

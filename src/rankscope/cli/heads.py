@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit_json, tell
+from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
 from rankscope.cli.options import (
     Device,
     Map,
@@ -20,7 +20,7 @@ from rankscope.cli.options import (
     quiet_transformers,
     read_map,
 )
-from rankscope.cli.tables import Csv
+from rankscope.cli.tables import records, show_table, write_csv
 from rankscope.core import InputError
 from rankscope.scope.choices import ACCEPTED
 
@@ -69,7 +69,6 @@ def heads(
 ) -> None:
     """How much of its rank does every head use? Ranks of QK and OV, per layer and head."""
     from rankscope.checkpoints import open_checkpoint, open_source
-    from rankscope.cli.tables import records, write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.baseline import baseline_sentences
     from rankscope.scope.head_inputs import input_sentence
@@ -153,7 +152,6 @@ def _compressed(source: Source, share: float, data: Path, out_path: Path, device
 
 def _content(smaller: Compressed) -> dict[str, Any]:
     from rankscope.cli.changes import change_content
-    from rankscope.cli.tables import records
 
     return {
         **change_content(smaller),
@@ -169,7 +167,6 @@ def _show_compressed(smaller: Compressed) -> None:
     import pandas as pd
 
     from rankscope.cli.changes import change_table
-    from rankscope.cli.tables import show_table
 
     what = "Distance of embeddings" if smaller.loss is None else "Loss"
     show_table(
@@ -188,8 +185,6 @@ def _show_compressed(smaller: Compressed) -> None:
 
 
 def _show_heads(scope: HeadScope, sentences: Sequence[str]) -> None:
-    from rankscope.cli.tables import show_table
-
     shown = ["stack", "layer", "head", "group", "rank"]
     shown += [f"{product}_{what}" for product in ("qk", "ov") for what in HEAD_COLUMNS]
     extra = ("qk_identity_share", "qk_nearest_cosine", "qk_rank_on_data", "input_dimension")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit_json, tell
+from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
 from rankscope.cli.options import (
     Device,
     Map,
@@ -20,7 +20,7 @@ from rankscope.cli.options import (
     quiet_transformers,
     read_map,
 )
-from rankscope.cli.tables import Csv
+from rankscope.cli.tables import records, show_table, write_csv
 from rankscope.core import InputError
 from rankscope.scope.choices import ACCEPTED
 
@@ -59,7 +59,6 @@ def neurons(
 ) -> None:
     """Which neurons and heads are small, and what is the loss without them?"""
     from rankscope.checkpoints import open_source
-    from rankscope.cli.tables import write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.adapter import refuse_existing
     from rankscope.scope.data import read_batches
@@ -108,7 +107,6 @@ def _show(
     scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[ModelInputs], pruned: Pruned | None
 ) -> None:
     from rankscope.cli.changes import change_table
-    from rankscope.cli.tables import show_table
     from rankscope.scope.data import measured_on
 
     rest = f"; the first {MOST_ROWS} of {len(scope.blocks)}" if len(scope.blocks) > MOST_ROWS else ""
@@ -143,7 +141,6 @@ def _content(
     model: str, scope: NeuronScope, curves: pd.DataFrame | None, pruned: Pruned | None
 ) -> dict[str, Any]:
     from rankscope.cli.changes import change_content
-    from rankscope.cli.tables import records
 
     content: dict[str, Any] = {
         "model": model,

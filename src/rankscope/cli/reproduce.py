@@ -15,7 +15,7 @@ from rich.console import Console
 from rankscope.cli.app import AsJson, app, aside
 from rankscope.cli.choices import ScaleChoice
 from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, StateFolder
-from rankscope.cli.options import PARTIAL
+from rankscope.cli.options import PARTIAL, Device
 from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.core import InputError
 
@@ -44,7 +44,7 @@ def reproduce(
     first_seed: Annotated[
         int, typer.Option(help="Added to every seed: the same experiments with other random draws.")
     ] = 0,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     only: Annotated[
         list[str] | None,
         typer.Option(

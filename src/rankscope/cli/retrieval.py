@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit_json, tell
+from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
 from rankscope.cli.options import make_page, rows_bar
-from rankscope.cli.tables import Csv
+from rankscope.cli.tables import records, show_table, write_csv
 from rankscope.scope.choices import QUERIES
 
 
@@ -32,7 +32,6 @@ def retrieval(
     page: Annotated[Path | None, typer.Option(help="Write a page with the curves to this folder.")] = None,
 ) -> None:
     """How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it."""
-    from rankscope.cli.tables import records, show_table, write_csv
     from rankscope.scope.retrieval import PASSES, measure_retrieval
     from rankscope.scope.rows import heard, open_rows
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, aside, emit_json
-from rankscope.cli.tables import Csv
+from rankscope.cli.app import AsJson, Csv, app, aside, emit_json
+from rankscope.cli.tables import show_table, write_csv
 from rankscope.core import plain_errors
 
 
@@ -22,7 +22,6 @@ def survey(
     ] = None,
 ) -> None:
     """List published models: rank stays the same while dim grows."""
-    from rankscope.cli.tables import show_table, write_csv
     from rankscope.papers.amsel2024.survey import survey as rows_of_survey
 
     rows = rows_of_survey()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -20,8 +19,6 @@ from rankscope.core.text import cell_text
 if TYPE_CHECKING:
     import pandas as pd
 
-
-Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
 
 KEYS = ("stack", "layer", "head", "name", "block", "year", "model", "rank", "heads", "fraction", "what")
 MOST_KEYS = 3

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rankscope.cli.app import aside, emit, number, tell
 from rankscope.cli.options import PARTIAL, make_page
+from rankscope.cli.tables import records, show_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,6 @@ def show(
     top: int,
 ) -> None:
     """Print what was measured, and what an adapter would be."""
-    from rankscope.cli.tables import show_table
     from rankscope.scope.pairs import row_name
     from rankscope.scope.rules import energy_curve, rank_map
     from rankscope.scope.snippets import axolotl_text, lora_config_text
@@ -84,7 +84,6 @@ def content(
     adapter: Adapter | None,
 ) -> dict[str, Any]:
     """All of it, for JSON."""
-    from rankscope.cli.tables import records
     from rankscope.scope.rules import energy_curve
     from rankscope.scope.snippets import axolotl_text
 
