@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
+from rankscope.cli.changes import change_content, change_table
 from rankscope.cli.options import (
     Device,
     Map,
@@ -27,7 +28,6 @@ from rankscope.scope.choices import ACCEPTED
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rankscope.checkpoints import Source
     from rankscope.scope.compress import Compressed
     from rankscope.scope.heads import HeadScope
 
@@ -71,18 +71,26 @@ def heads(
     from rankscope.checkpoints import open_checkpoint, open_source
     from rankscope.lab.runner import check_device
     from rankscope.scope.baseline import baseline_sentences
-    from rankscope.scope.head_inputs import input_sentence
+    from rankscope.scope.compress import compress_heads
+    from rankscope.scope.data import read_batches
+    from rankscope.scope.head_inputs import input_sentence, measure_inputs, with_inputs
     from rankscope.scope.heads import measure_heads
 
     check_device(device)
     _check_compression(compress, data, out_path, layout_map)
     source = open_source(model, revision=revision)
-    scope = measure_heads(source, offset=offset, architecture=read_map(layout_map), device=device)
+    architecture = read_map(layout_map)
+    scope = measure_heads(source, offset=offset, architecture=architecture, device=device)
     smaller = None
-    if compress is not None and data is not None and out_path is not None:
-        smaller = _compressed(source, compress, data, out_path, device)
-    elif data is not None:
-        scope = _with_inputs(scope, source, data, device)
+    if data is not None:
+        quiet_transformers()
+        batches = read_batches(data, source)
+        if compress is not None and out_path is not None:
+            with Console(stderr=True).status("lowering ranks"):
+                smaller = compress_heads(source, out_path, share=compress, batches=batches, device=device)
+        else:
+            with Console(stderr=True).status("reading the inputs of every layer"):
+                scope = with_inputs(scope, measure_inputs(source, batches, device=device))
     said = [*scope.sentences(), *([input_sentence(scope)] if "input_dimension" in scope.table else [])]
     write_csv(scope.table, csv)
     if page is not None:
@@ -102,7 +110,7 @@ def heads(
             content["compressed"] = _content(smaller)
         emit_json({**content, "heads": records(scope.table)})
     else:
-        opened = open_checkpoint(source, architecture=read_map(layout_map))
+        opened = open_checkpoint(source, architecture=architecture)
         _show_heads(scope, [*said, *baseline_sentences(opened)])
         if smaller is not None:
             _show_compressed(smaller)
@@ -130,29 +138,7 @@ def _check_compression(
     refuse_existing(out_path)
 
 
-def _with_inputs(scope: HeadScope, source: Source, data: Path, device: str) -> HeadScope:
-    from rankscope.scope.data import read_batches
-    from rankscope.scope.head_inputs import measure_inputs, with_inputs
-
-    quiet_transformers()
-    batches = read_batches(data, source)
-    with Console(stderr=True).status("reading the inputs of every layer"):
-        return with_inputs(scope, measure_inputs(source, batches, device=device))
-
-
-def _compressed(source: Source, share: float, data: Path, out_path: Path, device: str) -> Compressed:
-    from rankscope.scope.compress import compress_heads
-    from rankscope.scope.data import read_batches
-
-    quiet_transformers()
-    batches = read_batches(data, source)
-    with Console(stderr=True).status("lowering ranks"):
-        return compress_heads(source, out_path, share=share, batches=batches, device=device)
-
-
 def _content(smaller: Compressed) -> dict[str, Any]:
-    from rankscope.cli.changes import change_content
-
     return {
         **change_content(smaller),
         "attention": smaller.attention,
@@ -165,8 +151,6 @@ def _content(smaller: Compressed) -> dict[str, Any]:
 
 def _show_compressed(smaller: Compressed) -> None:
     import pandas as pd
-
-    from rankscope.cli.changes import change_table
 
     what = "Distance of embeddings" if smaller.loss is None else "Loss"
     show_table(

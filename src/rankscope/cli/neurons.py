@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
+from rankscope.cli.changes import change_content, change_table
 from rankscope.cli.options import (
     Device,
     Map,
@@ -79,7 +80,8 @@ def neurons(
     if pruning and out_path is not None:
         refuse_existing(out_path)
     source = open_source(model, revision=revision)
-    scope = measure_neurons(source, architecture=read_map(layout_map), device=device)
+    architecture = read_map(layout_map)
+    scope = measure_neurons(source, architecture=architecture, device=device)
     write_csv(scope.neurons, csv)
     if data is not None or pruning:
         quiet_transformers()
@@ -88,7 +90,7 @@ def neurons(
     if batches:
         with Console(stderr=True).status("silencing neurons"):
             running = load_model(source).to(device)
-            curves = pruning_curves(running, batches, architecture=read_map(layout_map))
+            curves = pruning_curves(running, batches, architecture=architecture)
     pruned = None
     if pruning and out_path is not None:
         pruned = prune_model(
@@ -106,7 +108,6 @@ def neurons(
 def _show(
     scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[ModelInputs], pruned: Pruned | None
 ) -> None:
-    from rankscope.cli.changes import change_table
     from rankscope.scope.data import measured_on
 
     rest = f"; the first {MOST_ROWS} of {len(scope.blocks)}" if len(scope.blocks) > MOST_ROWS else ""
@@ -140,8 +141,6 @@ def _head_rows(scope: NeuronScope) -> pd.DataFrame:
 def _content(
     model: str, scope: NeuronScope, curves: pd.DataFrame | None, pruned: Pruned | None
 ) -> dict[str, Any]:
-    from rankscope.cli.changes import change_content
-
     content: dict[str, Any] = {
         "model": model,
         "summary": scope.summary,
