@@ -25,8 +25,8 @@ ROWS = 8
 TOKENS = 128
 
 
-def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[dict[str, Tensor]]:
-    """Batches of at most `rows` rows from a file: tensors, lists of token ids, or text for the own tokenizer."""
+def read_batches(path: str | Path, source: Source) -> list[dict[str, Tensor]]:
+    """Batches of a few rows from a file: tensors, lists of token ids, or text for the own tokenizer."""
     file = Path(path)
     if file.exists():
         refuse_special(file)
@@ -34,7 +34,7 @@ def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[
         if file.suffix == ".safetensors":
             inputs = load_file(file)
         elif file.suffix == ".json":
-            return _checked(_from_lists(file, rows), source, file)
+            return _checked(_from_lists(file), source, file)
         else:
             inputs = {"input_ids": _tokenised(file, source)}
     except (OSError, UnicodeDecodeError, SafetensorError) as error:
@@ -45,13 +45,13 @@ def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[
         raise InputError(f"{file}: every tensor must have the same number of rows, at least 1. {ACCEPTED}.")
     (count,) = sizes
     batches = [
-        {name: value[start : start + rows] for name, value in inputs.items()}
-        for start in range(0, count, rows)
+        {name: value[start : start + ROWS] for name, value in inputs.items()}
+        for start in range(0, count, ROWS)
     ]
     return _checked(batches, source, file)
 
 
-def _from_lists(file: Path, rows: int) -> list[dict[str, Tensor]]:
+def _from_lists(file: Path) -> list[dict[str, Tensor]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, RecursionError) as error:
@@ -64,7 +64,7 @@ def _from_lists(file: Path, rows: int) -> list[dict[str, Tensor]]:
     batches = []
     for _, alike in groupby(lists, key=len):
         same = torch.tensor(list(alike))
-        batches += [{"input_ids": same[start : start + rows]} for start in range(0, len(same), rows)]
+        batches += [{"input_ids": same[start : start + ROWS]} for start in range(0, len(same), ROWS)]
     return batches
 
 

@@ -113,9 +113,9 @@ def measure_updates(
     rows, spectra = [], {}
     for done, pair in enumerate(pairs):
         key = row_name(pair)
-        if key not in journal:
+        if key not in journal.entries:
             journal.record(key, _measure(base, tuned, pair, base_rounding, device))
-        row, values = journal.recall(key)
+        row, values = journal.entries[key]
         rows.append(row)
         if values is not None:
             spectra[key] = values
