@@ -68,10 +68,8 @@ class RetrievalScope:
 
     def sentences(self) -> list[str]:
         """The answer in words."""
-        found, head = (
-            self.summary,
-            self.table[self.table["rank"] == self.summary["head_rank"]].set_index("way"),
-        )
+        found = self.summary
+        head = self.table[self.table["rank"] == found["head_rank"]].set_index("way")
         kept = "; ".join(f"{WAYS[str(way)]} {row['agreement']:.2f}" for way, row in head.iterrows())
         ranks = self.needed[self.needed["way"] == PRINCIPAL].set_index("share")["rank"]
         return [
@@ -168,17 +166,17 @@ def _maps(
     (left, left_inverse), (right, right_inverse) = _roots(fitted), _roots(covariance)
     u, s, v = np.linalg.svd(left @ right)
     turned = haar_frame(dim=dim, count=dim, generator=generator).T.numpy()
-    same = {PRINCIPAL: directions, RANDOM: turned, LEADING: np.eye(dim)}
-    maps = {way: (one, one) for way, one in same.items()} | {
-        LEARNED: (left_inverse @ u * s, right_inverse @ v.T)
+    maps = {
+        PRINCIPAL: (directions, directions),
+        LEARNED: (left_inverse @ u * s, right_inverse @ v.T),
+        RANDOM: (turned, turned),
+        LEADING: (np.eye(dim), np.eye(dim)),
     }
-    return {
-        way: (
-            torch.from_numpy(np.ascontiguousarray(of_query)).float(),
-            torch.from_numpy(np.ascontiguousarray(of_key)).float(),
-        )
-        for way, (of_query, of_key) in ((way, maps[way]) for way in WAYS)
-    }
+    return {way: (_tensor(of_query), _tensor(of_key)) for way, (of_query, of_key) in maps.items()}
+
+
+def _tensor(matrix: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(matrix)).float()
 
 
 def _roots(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

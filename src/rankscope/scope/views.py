@@ -5,7 +5,6 @@ Trainings measure with the modules below; they depend on no figure, and so a cha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from rankscope.scope import heads, neurons, updates
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from rankscope.scope.updates import TensorProgress
 
 
-@dataclass(frozen=True, repr=False)
 class HeadView(heads.HeadScope, Shown):
     """Heads: `table` with a row per head, `summary`, `spectra`, `cosines`, `notes`, `missing`."""
 
@@ -40,7 +38,6 @@ class HeadView(heads.HeadScope, Shown):
         return self.table
 
 
-@dataclass(frozen=True, repr=False)
 class UpdateView(updates.UpdateScope, Shown):
     """Updates: `table` with a row per tensor, `summary`, and `spectra`, the singular values of every matrix."""
 
@@ -57,7 +54,6 @@ class UpdateView(updates.UpdateScope, Shown):
         return matrices.sort_values("energy", ascending=False).dropna(axis="columns", how="all")
 
 
-@dataclass(frozen=True, repr=False)
 class NeuronView(neurons.NeuronScope, Shown):
     """Neurons: the tables `neurons`, `heads` and `blocks`, `summary`, `missing`."""
 
