@@ -139,7 +139,7 @@ def reproduce(
         _check_decide(selection, only is not None or seeds is not None, others)
         _decide(selection, max_seeds, out, chosen, as_json, strict)
         return
-    started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
+    deadline = None if visit is None else time.monotonic() + seconds_of(visit)
     kept = kept_tables(results)
     _limit(chosen)
     callback = None if track is None else writer(track, out)
@@ -163,7 +163,6 @@ def reproduce(
                     timed=scale is not ScaleChoice.SMOKE or bool(visit),
                 )
             aside(cost(todo, selection.scale, device, place), log)
-            deadline = None if allowed is None else started + allowed
             if deadline is not None:
                 todo = for_a_visit(todo, deadline - time.monotonic())
             left = run_behind_bar(todo, store, device, log, experiments, deadline, callback, place)

@@ -135,21 +135,16 @@ def _claims(section: Section) -> list[Claim]:
 
 def _section(section: Section) -> dict[str, object]:
     return {
-        "paper": section.paper,
+        **vars(section),
+        "section": section,
         "title": title(section.paper),
         "size": scale_words(section.scale),
-        "scale": section.scale,
-        "suffix": section.suffix,
         "id": section.paper.name + section.suffix,
-        "notes": section.notes,
-        "section": section,
-        "beside": section.beside,
         "agreement": list(sentences(section)) if section.beside else (),
         "fates": {one.claim.id: fate(one, section.beside) for one in section.judgements},
         "groups": groups(section),
         "drawn": {figure.id for figure in section.figures},
         "undecided": {one.claim.id: undecided(one, section.scale) for one in section.judgements},
-        "ruled": section.ruled,
         "figures": [
             {
                 "figure": figure,
