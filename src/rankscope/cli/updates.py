@@ -7,7 +7,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,18 +22,10 @@ from rankscope.scope.choices import RULES, BaseRounding, Profile
 if TYPE_CHECKING:
     from rankscope.checkpoints import Source
     from rankscope.scope.adapter import AdapterDraft
-    from rankscope.scope.updates import UpdateScope
+    from rankscope.scope.updates import Filters, UpdateScope
 
 
 MOST_ROWS = 100
-
-
-class Filters(TypedDict):
-    """What decides which tensors are measured, and how."""
-
-    include_regex: str | None
-    exclude_regex: str | None
-    base_rounding: BaseRounding
 
 
 @app.command()
@@ -123,6 +115,7 @@ def updates(
     from rankscope.scope.lora_source import open_tuned
     from rankscope.scope.merged import merged_source
     from rankscope.scope.rules import check_rule, compare_rules
+    from rankscope.scope.updates import Filters
 
     chosen = rule or ("energy@0.95" if budget is None else f"budget={budget}")
     check_device(device)
@@ -134,11 +127,7 @@ def updates(
     weights = merge_weights(model, merge, writes=out_path is not None or dry_run or page is not None)
     base = open_source(base_of(model, base_model), revision=revision)
     opened = [open_tuned(given, base, revision=revision) for given in model]
-    filters: Filters = {
-        "include_regex": include_regex,
-        "exclude_regex": exclude_regex,
-        "base_rounding": base_rounding,
-    }
+    filters = Filters(include_regex, exclude_regex, base_rounding)
     if len(opened) > 1 and weights is None:
         compare_fine_tunes(
             {
@@ -175,7 +164,7 @@ def updates(
     if page is not None:
         update_answer.page(scope, rules, draft, page)
     if as_json:
-        emit_json(update_answer.content({**asked, **filters}, scope, rules, draft, adapter))
+        emit_json(update_answer.content({**asked, **filters._asdict()}, scope, rules, draft, adapter))
     else:
         update_answer.show(scope, rules, chosen, draft, adapter, top)
     if draft is not None and (adapter is not None or dry_run):
@@ -190,12 +179,12 @@ def _measured(
     device: str,
     log: Console,
 ) -> UpdateScope:
-    from rankscope.scope.updates import measure_updates
+    from rankscope.scope.updates import measure_sources
 
     try:
         with tensor_bar("updates", log) as progress:
-            return measure_updates(
-                base, tuned, **filters, resume_path=journal, device=device, progress=progress
+            return measure_sources(
+                base, tuned, filters, resume_path=journal, device=device, progress=progress
             )
     except KeyboardInterrupt:
         if journal is not None:
@@ -209,9 +198,7 @@ def _journal(base: Source, tuned: Source, filters: Filters) -> Path | None:
 
     if base.folder is None or tuned.folder is None:
         return None
-    inputs = fingerprint(
-        base, tuned, (filters["include_regex"], filters["exclude_regex"], filters["base_rounding"])
-    )
+    inputs = fingerprint(base, tuned, filters)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "rankscope" / "updates" / hashlib.sha256(inputs.encode()).hexdigest()[:24]
     with suppress(OSError):

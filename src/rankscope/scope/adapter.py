@@ -20,9 +20,10 @@ from rankscope.scope.adapter_tensors import AdapterTensors
 from rankscope.scope.choices import BaseRounding, Profile
 from rankscope.scope.fates import Fate, Fates, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
+from rankscope.scope.lora_source import open_both
 from rankscope.scope.pairs import row_name
 from rankscope.scope.rules import ranks_by, sides
-from rankscope.scope.updates import TensorProgress, UpdateScope, measure_updates
+from rankscope.scope.updates import Filters, TensorProgress, UpdateScope, measure_sources
 
 
 @dataclass(frozen=True)
@@ -112,17 +113,9 @@ def export_adapter(
     """
     import_extra("peft")
     refuse_existing(Path(out_path))
-    scope = measure_updates(
-        base_model,
-        model,
-        revision=revision,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-        base_rounding=base_rounding,
-        resume_path=resume_path,
-        device=device,
-        progress=progress,
-    )
+    base, tuned = open_both(base_model, model, revision=revision)
+    filters = Filters(include_regex, exclude_regex, base_rounding)
+    scope = measure_sources(base, tuned, filters, resume_path=resume_path, device=device, progress=progress)
     draft = draft_adapter(scope, rule=rule, max_rank=max_rank, profile=profile)
     return write_adapter(draft, out_path, verify=verify, device=device, progress=progress)
 

@@ -50,6 +50,12 @@ def open_tuned(model: Model, base: Source, *, revision: str | None = None) -> So
     return open_source(model, revision=revision) if folder is None else open_adapter(folder, base)
 
 
+def open_both(base_model: Model, model: Model, *, revision: str | None = None) -> tuple[Source, Source]:
+    """The base and the tuned model."""
+    base = open_source(base_model, revision=revision)
+    return base, open_tuned(model, base, revision=revision)
+
+
 def open_adapter(folder: Path, base: Source) -> Source:
     """`base` with the LoRA in `folder`: its adapted tensors are in float32, and what was added to them is in `products`."""
     config = _read_config(folder)

@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from rankscope.checkpoints import Source, open_source
-from rankscope.checkpoints.opening import Model
+from rankscope.checkpoints import Source
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
 from rankscope.linalg.factored import Factored
@@ -22,7 +21,6 @@ from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 from rankscope.measure.updates import ENERGIES, measured_ranks
 from rankscope.scope.choices import BaseRounding
 from rankscope.scope.journal import Journal
-from rankscope.scope.lora_source import open_tuned
 from rankscope.scope.pairs import TensorPair, difference, pair_up, product_of, row_name
 
 TensorProgress = Callable[[str, int, int], None]
@@ -85,28 +83,28 @@ class UpdateScope:
         return lines
 
 
-def measure_updates(
-    base_model: Model,
-    model: Model,
+class Filters(NamedTuple):
+    """What decides which tensors are measured, and how."""
+
+    include_regex: str | None = None
+    exclude_regex: str | None = None
+    base_rounding: BaseRounding = BaseRounding.AUTO
+
+
+def measure_sources(
+    base: Source,
+    tuned: Source,
+    filters: Filters,
     *,
-    include_regex: str | None = None,
-    exclude_regex: str | None = None,
-    revision: str | None = None,
-    base_rounding: BaseRounding = BaseRounding.AUTO,
     resume_path: str | Path | None = None,
     device: str | torch.device = "cpu",
     progress: TensorProgress | None = None,
 ) -> UpdateScope:
-    """The update of every tensor from `base_model` to `model`, one pair in memory at a time.
-
-    `model` is a checkpoint, or the folder of a LoRA on `base_model`, whose updates are measured by their factors.
+    """The update of every tensor, one pair in memory at a time; where `tuned` is a base with a LoRA, by the LoRA's factors.
 
     With `resume_path`, what is measured is kept in that folder and not measured again after an interruption.
     """
-    base = open_source(base_model, revision=revision)
-    tuned = open_tuned(model, base, revision=revision)
-    pairs = list(pair_up(base, tuned, include_regex, exclude_regex))
-    filters = (include_regex, exclude_regex, base_rounding)
+    pairs = list(pair_up(base, tuned, filters.include_regex, filters.exclude_regex))
     journal = (
         Journal() if resume_path is None else Journal.open(resume_path, fingerprint(base, tuned, filters))
     )
@@ -114,7 +112,7 @@ def measure_updates(
     for done, pair in enumerate(pairs):
         key = row_name(pair)
         if key not in journal.entries:
-            journal.record(key, _measure(base, tuned, pair, base_rounding, device))
+            journal.record(key, _measure(base, tuned, pair, filters.base_rounding, device))
         row, values = journal.entries[key]
         rows.append(row)
         if values is not None:
@@ -250,7 +248,7 @@ def _changed(status: str, energy: float) -> str:
     return "changed" if energy > 0 else "identical"
 
 
-def fingerprint(base: Source, tuned: Source, asked: tuple[str | None, ...]) -> str:
+def fingerprint(base: Source, tuned: Source, filters: Filters) -> str:
     """What a resumed run must find unchanged: the files, the times they were written, and the options."""
     stamps = []
     for source in (base, tuned):
@@ -258,4 +256,4 @@ def fingerprint(base: Source, tuned: Source, asked: tuple[str | None, ...]) -> s
             raise InputError(f"resume_path needs models on disk; {source.label} is in memory.")
         files = sorted(path for path in source.folder.iterdir() if path.is_file())
         stamps.append((source.label, [(path.name, path.stat().st_mtime_ns) for path in files]))
-    return repr((stamps, tuple(map(str, asked))))
+    return repr((stamps, tuple(map(str, filters))))

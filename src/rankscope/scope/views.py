@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from rankscope.scope import heads, neurons, updates
 from rankscope.scope.choices import BaseRounding
 from rankscope.scope.figures import head_figures, neuron_figures, update_figures
+from rankscope.scope.lora_source import open_both
 from rankscope.scope.rules import compare_rules
 from rankscope.scope.shown import Shown
 
@@ -135,16 +136,10 @@ def measure_updates(
         >>> round(float(scope.table["effective_rank"][0]), 3), int(scope.table["signal_rank"][0])
         (1.0, 1)
     """
-    found = updates.measure_updates(
-        base_model,
-        model,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-        revision=revision,
-        base_rounding=base_rounding,
-        resume_path=resume_path,
-        device=device,
-        progress=progress,
+    base, tuned = open_both(base_model, model, revision=revision)
+    filters = updates.Filters(include_regex, exclude_regex, base_rounding)
+    found = updates.measure_sources(
+        base, tuned, filters, resume_path=resume_path, device=device, progress=progress
     )
     return UpdateView(**vars(found))
 
