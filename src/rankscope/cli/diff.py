@@ -43,6 +43,8 @@ def diff(
 
 
 def _show(found: "Sequence[Change]", *names: str) -> None:
+    from rankscope.cli.verdicts import measured
+
     console = Console()
     if not found:
         console.print("No verdict changed.")
@@ -52,14 +54,11 @@ def _show(found: "Sequence[Change]", *names: str) -> None:
         table.add_column(escape(name), overflow="fold")
     for change in found:
         sides = zip(change.verdicts, (change.before, change.after), strict=True)
-        table.add_row(change.claim.id, *(f"{verdict} {_value(judgement)}" for verdict, judgement in sides))
+        table.add_row(
+            change.claim.id,
+            *(f"{verdict} {measured(side.decisive) if side else ''}" for verdict, side in sides),
+        )
     console.print(table)
-
-
-def _value(judgement: Judgement | None) -> str:
-    from rankscope.cli.verdicts import measured
-
-    return measured(judgement.decisive) if judgement else ""
 
 
 def _change(change: "Change") -> dict[str, Any]:
