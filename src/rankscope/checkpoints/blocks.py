@@ -78,11 +78,6 @@ class AttentionBlock:
         return self._divide(self._shape("o")[1], self.heads, "o")
 
     @property
-    def value_dim(self) -> int:
-        """The nominal rank of a head's OV."""
-        return self.head_dim
-
-    @property
     def groups(self) -> int:
         """The number of key-value groups: as many as heads, fewer under GQA, one under MQA."""
         if "qkv" in self.weights:
@@ -137,38 +132,33 @@ class AttentionBlock:
                 "which do not divide them. Check heads= or the configuration."
             )
         with fitting(self):
-            queries, keys, values = self._projections()
-            b_q, b_k, b_v = self._projection_biases()
-            w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
+            weights = self._by_part({role: self._read(role) for role in self.weights})
+            biases = self._by_part({role: read_tensor(self, name) for role, name in self.biases.items()})
+            queries, keys, values = (weights[part] for part in "qkv")
+            w_o = weights["o"].reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
             if len(queries) != self.heads or len(keys) != self.groups or len(values) != self.groups:
                 raise ValueError
             if queries.shape[2] != self.dim or keys.shape[2] != values.shape[2]:
                 raise ValueError
-        bias = self.biases.get("o")
         return AttentionWeights(
             w_q=queries,
             w_k=keys,
             w_v=values,
             w_o=w_o.contiguous(),
-            b_q=b_q,
-            b_k=b_k,
-            b_v=b_v,
-            b_o=None if bias is None else read_tensor(self, bias),
+            b_q=biases.get("q"),
+            b_k=biases.get("k"),
+            b_v=biases.get("v"),
+            b_o=biases.get("o"),
             q_norm=self._norm("q"),
             k_norm=self._norm("k"),
         )
 
-    def _projections(self) -> tuple[Tensor, Tensor, Tensor]:
-        if "qkv" in self.weights:
-            return self._split(self._read("qkv"))
-        return self._by_head(self._read("q")), self._by_head(self._read("k")), self._by_head(self._read("v"))
-
-    def _projection_biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        if "qkv" in self.biases:
-            return self._split(read_tensor(self, self.biases["qkv"]))
-        named = [self.biases.get(role) for role in ("q", "k", "v")]
-        q, k, v = (None if name is None else self._by_head(read_tensor(self, name)) for name in named)
-        return q, k, v
+    def _by_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights or biases by role, with queries, keys and values apart from each other and by head."""
+        found: dict[str, Tensor] = {}
+        for role, value in tensors.items():
+            found |= {role: value} if role == "o" else self.split(role, value)
+        return found
 
     def _by_head(self, rows: Tensor) -> Tensor:
         return rows.reshape(-1, self.head_dim, *rows.shape[1:])
