@@ -33,6 +33,9 @@ USAGE_MISTAKE: type[Exception] = next(
 INTERRUPTED = 130
 """The exit code of Ctrl-C, and what newer releases of typer make of it."""
 
+PARTIAL = 1
+"""The exit code of a result that is partial or damaged and, with --strict, of a claim that fails."""
+
 ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask for the end; not every system has both."""
 

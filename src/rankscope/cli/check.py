@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit_json, tell
+from rankscope.cli.app import PARTIAL, AsJson, app, emit_json, tell
 
 
 @app.command()
@@ -41,4 +41,4 @@ def check(
             for path in found.leftovers:
                 tell(f"  {path}")
     if found.damage:
-        raise typer.Exit(1)
+        raise typer.Exit(PARTIAL)

@@ -7,10 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit, emit_json
-
-DAMAGED = 1
-"""The exit code where cells were left out."""
+from rankscope.cli.app import PARTIAL, AsJson, app, emit, emit_json
 
 
 @app.command()
@@ -48,4 +45,4 @@ def merge(
             )
         emit(f"rankscope report {out} writes the page, rankscope export {out} the tables.")
     if found.damaged:
-        raise typer.Exit(DAMAGED)
+        raise typer.Exit(PARTIAL)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, aside
+from rankscope.cli.app import PARTIAL, AsJson, app, aside
 from rankscope.cli.choices import ScaleChoice
 from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, StateFolder
-from rankscope.cli.options import PARTIAL, Device
+from rankscope.cli.options import Device
 from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.core import InputError
 
@@ -216,7 +216,7 @@ def _finish(
     if not printed:
         aside(f"Figures as PNG and PDF: rankscope report {store.folder}", log)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
-        raise typer.Exit(1)
+        raise typer.Exit(PARTIAL)
 
 
 def _check_decide(selection: Selection, chosen: bool, others: Mapping[str, object]) -> None:
@@ -271,7 +271,7 @@ def _decide(selection: Any, most: int, out: Path, where: Chosen, as_json: bool, 
     if made:
         aside(f"Page: {write_page(out, made, log, page_name(selection))}", log)
     if strict and any(one.verdict is Verdict.FAILS for section in made for one in section.judgements):
-        raise typer.Exit(1)
+        raise typer.Exit(PARTIAL)
 
 
 def page_name(selection: Selection) -> str | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import aside, emit, number, tell
-from rankscope.cli.options import PARTIAL, make_page
+from rankscope.cli.app import PARTIAL, aside, emit, number, tell
+from rankscope.cli.options import make_page
 from rankscope.cli.tables import records, show_table
 
 if TYPE_CHECKING:

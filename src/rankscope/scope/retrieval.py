@@ -46,7 +46,6 @@ Maps = tuple[Float[Tensor, "dim dim"], Float[Tensor, "dim dim"]]
 class Moments:
     """Mean and covariance of rows, from one pass, and rows that were picked on the way."""
 
-    count: int
     mean: Float[np.ndarray, " dim"]
     covariance: Float[np.ndarray, "dim dim"]
     picked: Float[np.ndarray, "row dim"]
@@ -152,7 +151,7 @@ def moments(rows: Rows, picked: np.ndarray, block: int = BLOCK) -> Moments:
         taken[inside] = part[picked[inside] - start]
     assert origin is not None
     mean = total / rows.count
-    return Moments(rows.count, origin + mean, second / rows.count - np.outer(mean, mean), taken)
+    return Moments(origin + mean, second / rows.count - np.outer(mean, mean), taken)
 
 
 def _maps(
