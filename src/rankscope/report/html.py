@@ -21,7 +21,7 @@ from rankscope.figures.figure import Figure, Panel
 from rankscope.figures.interactive import SMALL, charts_html, panel_html
 from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
-from rankscope.lab.claim import Claim, wrong_by_chance
+from rankscope.lab.claim import wrong_by_chance
 from rankscope.lab.engines.workers import FORKS, Signals, hands
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
@@ -39,6 +39,7 @@ def write_report(
     found = answers(sections)
     top = hero(found)
     judged = [one for section in sections for one in section.judgements]
+    unfinished = [one for section in sections for one in section.unfinished]
     said = statements(sections)
     if printed:
         _draw(
@@ -56,7 +57,7 @@ def write_report(
         decided=sum(one.verdict is not Verdict.UNDECIDED for one in judged),
         wrong=wrong_by_chance(judged),
         fates=[one.value for one in Fate],
-        claims=len({claim.id for section in sections for claim in _claims(section)}),
+        claims=len({one.claim.id for one in judged} | {one.claim.id for one in unfinished}),
         papers={section.paper.name: title(section.paper) for section in sections},
         pictures=pictures if printed else None,
     )
@@ -127,10 +128,6 @@ def _draw(figures: Sequence[Figure], folder: Path) -> None:
     with hands(max(1, count), [draw]) as workers:
         for drawn in [workers.submit(0, figure) for figure in figures]:
             drawn.result()
-
-
-def _claims(section: Section) -> list[Claim]:
-    return [one.claim for one in section.judgements] + [one.claim for one in section.unfinished]
 
 
 def _section(section: Section) -> dict[str, object]:

@@ -118,18 +118,12 @@ def _checked(batches: list[dict[str, Tensor]], source: Source, file: Path) -> li
             raise InputError(
                 f"{file}: a row of one token has nothing to predict. Give rows of at least 2 tokens."
             )
-        worst = _outside(tokens, size) if isinstance(size, int) else None
-        if worst is not None:
+        if isinstance(size, int) and len(strange := tokens[(tokens < 0) | (tokens >= size)]):
             raise InputError(
-                f"{file}: token id {worst} is not in 0 … {int(size or 0) - 1}, the vocabulary of {source.label}. "
+                f"{file}: token id {strange[0]} is not in 0 … {size - 1}, the vocabulary of {source.label}. "
                 "Tokenise the data for this model."
             )
     return batches
-
-
-def _outside(tokens: Tensor, size: int) -> int | None:
-    strange = tokens[(tokens < 0) | (tokens >= size)]
-    return int(strange[0]) if len(strange) else None
 
 
 def measured_on(batches: Sequence[Mapping[str, Tensor]]) -> str:

@@ -145,7 +145,8 @@ def _prune_neurons(checkpoint: Checkpoint, state: dict[str, Tensor], settings: A
                 continue
             value = checkpoint.source.read(name)
             value = value[block.expert] if block.layout.stacked_experts else value
-            cut = value.index_select(_side(block, role, value), _index(role, kept, len(size)))
+            places = torch.cat([kept, len(size) + kept]) if role == "gate_up" else kept
+            cut = value.index_select(_side(block, role, value), places)
             if block.layout.stacked_experts:
                 stacked.setdefault(name, []).append(cut)
             else:
@@ -168,10 +169,6 @@ def _side(block: MlpBlock, role: str, value: Tensor) -> int:
     if value.dim() == 1:
         return 0
     return int((role == "down") != block.layout.transposed)
-
-
-def _index(role: str, kept: Tensor, hidden: int) -> Tensor:
-    return torch.cat([kept, hidden + kept]) if role == "gate_up" else kept
 
 
 def _prune_groups(checkpoint: Checkpoint, state: dict[str, Tensor], settings: Any, share: float) -> None:
