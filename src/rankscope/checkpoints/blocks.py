@@ -6,7 +6,7 @@ values. So a head's products are qk = w_kᵀ w_q and ov = w_o w_v.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,8 +18,6 @@ from rankscope.checkpoints.layout import AttentionLayout, Fused, FusedPacking, M
 from rankscope.checkpoints.rope import Rope
 from rankscope.checkpoints.source import Source
 from rankscope.core import InputError
-
-Reader = Callable[[str], Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -238,10 +236,10 @@ class MlpBlock:
     def load(self) -> MlpWeights:
         """Read the block's neurons into one orientation."""
         with fitting(self):
-            up, gate = self._upward(self._read)
-            b_up, b_gate = self._upward(self._bias)
-            down = self._read("down")
-            if down is None or up is None or down.dim() != 2 or up.dim() != 2 or not down.numel():
+            weights = _gates_apart({role: self._read(role) for role in self.weights})
+            biases = _gates_apart({role: read_tensor(self, name) for role, name in self.biases.items()})
+            up, gate, down = weights["up"], weights.get("gate"), weights["down"]
+            if down.dim() != 2 or up.dim() != 2 or not down.numel():
                 raise ValueError
         if not all(part is None or part.shape == down.T.shape for part in (up, gate)):
             raise InputError(
@@ -252,29 +250,23 @@ class MlpBlock:
             w_up=up,
             w_gate=gate,
             w_down=down,
-            b_up=b_up,
-            b_gate=b_gate,
-            b_down=self._bias("down"),
+            b_up=biases.get("up"),
+            b_gate=biases.get("gate"),
+            b_down=biases.get("down"),
         )
 
-    def _upward(self, read: Reader) -> tuple[Tensor | None, Tensor | None]:
-        if "gate_up" in self.weights:
-            both = read("gate_up")
-            if both is None:
-                return None, None
-            gate, up = both.chunk(2)
-            return up, gate
-        return read("up"), read("gate")
-
-    def _read(self, role: str) -> Tensor | None:
-        if role not in self.weights:
-            return None
+    def _read(self, role: str) -> Tensor:
         value = read_tensor(self, self.weights[role])
         value = value[self.expert] if self.layout.stacked_experts else value
         return value.T if self.layout.transposed else value
 
-    def _bias(self, role: str) -> Tensor | None:
-        return read_tensor(self, self.biases[role]) if role in self.biases else None
+
+def _gates_apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights or biases of an MLP by role, with the fused ones of gates and what goes up apart from each other."""
+    found = dict(tensors)
+    if "gate_up" in found:
+        found["gate"], found["up"] = found.pop("gate_up").chunk(2)
+    return found
 
 
 def read_tensor(block: AttentionBlock | MlpBlock, name: str) -> Tensor:
