@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli import update_answer
 from rankscope.cli.app import AsJson, Csv, app, aside, emit_json
 from rankscope.cli.options import Device, Revision, quiet_transformers, tensor_bar
 from rankscope.cli.tables import write_csv
@@ -109,6 +108,7 @@ def updates(
     """
     from rankscope.checkpoints import open_source
     from rankscope.checkpoints.modules import import_extra
+    from rankscope.cli import update_answer
     from rankscope.cli.fine_tunes import base_of, compare_fine_tunes, labelled, merge_weights
     from rankscope.lab.runner import check_device
     from rankscope.scope.adapter import refuse_existing, write_adapter
