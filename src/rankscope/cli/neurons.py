@@ -77,7 +77,7 @@ def neurons(
         )
     if pruning and layout_map is not None:
         raise InputError("--map reads a model but cannot write one: leave it out, or --prune.")
-    if pruning and out_path is not None:
+    if out_path is not None:
         refuse_existing(out_path)
     source = open_source(model, revision=revision)
     architecture = read_map(layout_map)
@@ -92,7 +92,7 @@ def neurons(
             running = load_model(source).to(device)
             curves = pruning_curves(running, batches, architecture=architecture)
     pruned = None
-    if pruning and out_path is not None:
+    if out_path is not None:
         pruned = prune_model(
             source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches, device=device
         )
