@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 
 from rankscope.core.streams import stream
-from rankscope.scope.updates import measure_updates
+from rankscope.scope.views import measure_updates
 
 DIM, HIDDEN, VOCABULARY, SHARDS, RANK = 1024, 4096, 32_000, 8, 16
 

@@ -10,6 +10,8 @@ from rankscope.lab import Experiment, Scale, Store, run
 from rankscope.lab.callbacks import Callback, store_for, telling
 from rankscope.lab.loaded import Run, loaded
 from rankscope.lab.runner import check_device, schedule
+from rankscope.lab.section import Section
+from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.studies.real.assets import ARCHIVE
 from rankscope.studies.real.fetch import fetch_sentences
@@ -70,7 +72,7 @@ def reproduce(
     selection = Selection(find(list(papers)), Scale(scale), seeds, asked)
     store = store_for(Path(out), callback)
     remember(store, selection)
-    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    experiments = chosen_experiments(selection)
     prepare(experiments)
     todo = schedule(experiments, store, check_device(device), timed=selection.scale is not Scale.SMOKE)
     try:
@@ -79,6 +81,11 @@ def reproduce(
         if callback is not None:
             callback.close()
     return loaded(store, selection)
+
+
+def chosen_experiments(selection: Selection) -> list[Experiment]:
+    """What a selection runs of all its papers."""
+    return [experiment for paper in selection.papers for experiment in selection.experiments(paper)]
 
 
 def prepare(experiments: Sequence[Experiment]) -> None:
@@ -138,3 +145,9 @@ def remembered(store: Store) -> Selection:
     return Selection(
         find(kept["papers"]), Scale(kept["scale"]), kept["seeds"], first_seed=kept.get("first_seed", 0)
     )
+
+
+def stored_sections(run_folder: Path) -> list[Section]:
+    """What a run folder has for the page that it remembers."""
+    store = Store(run_folder, reading=True)
+    return sections(remembered(store), store)

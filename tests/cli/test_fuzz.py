@@ -19,7 +19,7 @@ from rankscope.core import RankscopeError
 from rankscope.core.streams import stream
 from rankscope.scope.heads import measure_heads
 from rankscope.scope.neurons import measure_neurons
-from rankscope.scope.updates import measure_updates
+from rankscope.scope.views import measure_updates
 from tests.scope.test_lora_source import train
 from tests.zoo import build
 

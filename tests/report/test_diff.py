@@ -47,7 +47,7 @@ def test_the_page_has_figures_that_differ_side_by_side(browser, pair, tmp_path):
 
 def test_the_command_prints_changes_and_json(cli, pair, monkeypatch, tmp_path):
     runs = dict(zip(("old", "new"), pair, strict=True))
-    monkeypatch.setattr("rankscope.cli.diff._sections", lambda folder: runs[folder.name])
+    monkeypatch.setattr("rankscope.runs.stored_sections", lambda folder: runs[folder.name])
     code, out, _ = cli("diff", "old", "new")
     assert code == 0
     assert [line.split()[:2] for line in out.splitlines()[1:]] == [

@@ -18,7 +18,7 @@ from rankscope.core import InputError, RankscopeError
 from rankscope.core.streams import stream
 from rankscope.scope import adapter, adapter_tensors, by_layers
 from rankscope.scope.adapter import export_adapter
-from rankscope.scope.fates import Profile
+from rankscope.scope.choices import Profile
 from rankscope.scope.fidelity import fixed_batch, load_model
 from rankscope.scope.snippets import axolotl_text, lora_config_text, number_pattern
 from tests.zoo import OTHERS, SPECIMENS, build, inputs

@@ -17,7 +17,7 @@ from rankscope.scope.adapter import export_adapter
 from rankscope.scope.fidelity import load_model
 from rankscope.scope.lora_source import adapter_base, open_adapter
 from rankscope.scope.merged import by_matrix, merged_source, side_by_side, update_cosines
-from rankscope.scope.updates import measure_updates
+from rankscope.scope.views import measure_updates
 from tests.zoo import build
 
 KINDS = {

@@ -13,7 +13,7 @@ from rankscope.core.streams import stream
 from rankscope.linalg.noise import rounding_noise
 from rankscope.scope import journal, updates
 from rankscope.scope.rules import adapter_parameters, compare_rules, energy_curve, rank_map, ranks_by
-from rankscope.scope.updates import measure_updates
+from rankscope.scope.views import measure_updates
 from tests.zoo import SPECIMENS, build
 
 

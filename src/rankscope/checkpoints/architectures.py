@@ -14,8 +14,12 @@ from rankscope.checkpoints.layout import (
     Separate,
 )
 
-_LLAMA_QKV = Separate(q="self_attn.q_proj", k="self_attn.k_proj", v="self_attn.v_proj")
-_LLAMA_ATTENTION = AttentionLayout(layer="layers.{layer}", qkv=_LLAMA_QKV, out="self_attn.o_proj")
+_PROJECTIONS = Separate(q="q_proj", k="k_proj", v="v_proj")
+_LLAMA_ATTENTION = AttentionLayout(
+    layer="layers.{layer}",
+    qkv=Separate(q="self_attn.q_proj", k="self_attn.k_proj", v="self_attn.v_proj"),
+    out="self_attn.o_proj",
+)
 _NORMED_ATTENTION = _LLAMA_ATTENTION.replace(q_norm="self_attn.q_norm", k_norm="self_attn.k_norm")
 _LLAMA_MLP = MlpLayout(layer="layers.{layer}.mlp", up="up_proj", gate="gate_proj", down="down_proj")
 _EXPERTS = _LLAMA_MLP.replace(layer="layers.{layer}.mlp.experts.{expert}", hidden="moe_intermediate_size")
@@ -44,13 +48,18 @@ _BERT_MLP = MlpLayout(
     stack="encoder", layer="encoder.layer.{layer}", up="intermediate.dense", down="output.dense"
 )
 
+_VIT_ATTENTION = _BERT_ATTENTION.replace(
+    qkv=Separate(q="attention.attention.query", k="attention.attention.key", v="attention.attention.value")
+)
+
 _CLIP = AttentionLayout(
     stack="encoder",
     layer="encoder.layers.{layer}.self_attn",
-    qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
+    qkv=_PROJECTIONS,
     out="out_proj",
     position=Position.EMBEDDED,
 )
+_CLIP_MLP = MlpLayout(stack="encoder", layer="encoder.layers.{layer}.mlp", up="fc1", down="fc2")
 
 _T5_SELF = AttentionLayout(
     stack="encoder",
@@ -66,20 +75,11 @@ _T5_PLAIN = MlpLayout(
 _T5_GATED = _T5_PLAIN.replace(gate="wi_0", up="wi_1")
 _T5_DECODER = "decoder.block.{layer}.layer.2.DenseReluDense"
 
-_WHISPER = AttentionLayout(
-    stack="encoder",
-    layer="encoder.layers.{layer}.self_attn",
-    qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
-    out="out_proj",
-    heads="encoder_attention_heads",
-    position=Position.EMBEDDED,
-)
+_WHISPER = _CLIP.replace(heads="encoder_attention_heads")
 _WHISPER_DECODER = _WHISPER.replace(
     stack="decoder", layer="decoder.layers.{layer}.self_attn", heads="decoder_attention_heads"
 )
-_WHISPER_MLP = MlpLayout(
-    stack="encoder", layer="encoder.layers.{layer}", up="fc1", down="fc2", hidden="encoder_ffn_dim"
-)
+_WHISPER_MLP = _CLIP_MLP.replace(layer="encoder.layers.{layer}", hidden="encoder_ffn_dim")
 
 _TORCH = AttentionLayout(
     stack="self",
@@ -98,8 +98,8 @@ _FALCON = AttentionLayout(
     layer="h.{layer}.self_attention",
     qkv=Fused(qkv="query_key_value", packing=FusedPacking.GROUPED),
     out="dense",
-    when={"alibi": False},
 )
+_FALCON_MLP = MlpLayout(layer="h.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h")
 
 ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
@@ -176,30 +176,23 @@ ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
         name="gpt_neox",
         model_types=("gpt_neox",),
-        attention=(
-            AttentionLayout(
-                layer="layers.{layer}.attention",
-                qkv=Fused(qkv="query_key_value", packing=FusedPacking.GROUPED),
-                out="dense",
-            ),
-        ),
-        mlps=(MlpLayout(layer="layers.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h"),),
+        attention=(_FALCON.replace(layer="layers.{layer}.attention"),),
+        mlps=(_FALCON_MLP.replace(layer="layers.{layer}.mlp"),),
     ),
     Layout(
         name="falcon",
         model_types=("falcon", "RefinedWebModel", "RefinedWeb"),
-        attention=(_FALCON, _FALCON.replace(position=Position.ALIBI, when={"alibi": True})),
-        mlps=(
-            MlpLayout(
-                layer="h.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h", hidden="ffn_hidden_size"
-            ),
+        attention=(
+            _FALCON.replace(when={"alibi": False}),
+            _FALCON.replace(position=Position.ALIBI, when={"alibi": True}),
         ),
+        mlps=(_FALCON_MLP.replace(hidden="ffn_hidden_size"),),
     ),
     Layout(
         name="bloom",
         model_types=("bloom",),
-        attention=(_FALCON.replace(heads="n_head", position=Position.ALIBI, when={}),),
-        mlps=(MlpLayout(layer="h.{layer}.mlp", up="dense_h_to_4h", down="dense_4h_to_h"),),
+        attention=(_FALCON.replace(heads="n_head", position=Position.ALIBI),),
+        mlps=(_FALCON_MLP,),
     ),
     Layout(
         name="gptj",
@@ -207,7 +200,7 @@ ARCHITECTURES: tuple[Layout, ...] = (
         attention=(
             AttentionLayout(
                 layer="h.{layer}.attn",
-                qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
+                qkv=_PROJECTIONS,
                 out="out_proj",
                 heads="n_head",
                 rotation=Rotation.INTERLEAVED,
@@ -224,14 +217,7 @@ ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
         name="opt",
         model_types=("opt",),
-        attention=(
-            AttentionLayout(
-                layer="decoder.layers.{layer}.self_attn",
-                qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
-                out="out_proj",
-                position=Position.EMBEDDED,
-            ),
-        ),
+        attention=(_CLIP.replace(stack="decoder", layer="decoder.layers.{layer}.self_attn"),),
         mlps=(MlpLayout(layer="decoder.layers.{layer}", up="fc1", down="fc2", hidden="ffn_dim"),),
     ),
     Layout(
@@ -275,38 +261,20 @@ ARCHITECTURES: tuple[Layout, ...] = (
     Layout(
         name="vit",
         model_types=("vit",),
-        attention=(
-            _BERT_ATTENTION.replace(
-                qkv=Separate(
-                    q="attention.attention.query", k="attention.attention.key", v="attention.attention.value"
-                )
-            ),
-            _BERT_ATTENTION.replace(
-                layer="layers.{layer}.attention",
-                qkv=Separate(q="q_proj", k="k_proj", v="v_proj"),
-                out="o_proj",
-            ),
-        ),
-        mlps=(_BERT_MLP, MlpLayout(stack="encoder", layer="layers.{layer}.mlp", up="fc1", down="fc2")),
+        attention=(_VIT_ATTENTION, _CLIP.replace(layer="layers.{layer}.attention", out="o_proj")),
+        mlps=(_BERT_MLP, _CLIP_MLP.replace(layer="layers.{layer}.mlp")),
     ),
     Layout(
         name="clip",
         model_types=("clip_text_model", "clip_vision_model", "siglip_text_model", "siglip_vision_model"),
         attention=(_CLIP,),
-        mlps=(MlpLayout(stack="encoder", layer="encoder.layers.{layer}.mlp", up="fc1", down="fc2"),),
+        mlps=(_CLIP_MLP,),
     ),
     Layout(
         name="dinov2",
         model_types=("dinov2",),
-        attention=(
-            _BERT_ATTENTION.replace(
-                qkv=Separate(
-                    q="attention.attention.query", k="attention.attention.key", v="attention.attention.value"
-                )
-            ),
-            _CLIP.replace(layer="encoder.layer.{layer}.attention", out="o_proj"),
-        ),
-        mlps=(MlpLayout(stack="encoder", layer="encoder.layer.{layer}.mlp", up="fc1", down="fc2"),),
+        attention=(_VIT_ATTENTION, _CLIP.replace(layer="encoder.layer.{layer}.attention", out="o_proj")),
+        mlps=(_CLIP_MLP.replace(layer="encoder.layer.{layer}.mlp"),),
     ),
     Layout(
         name="wav2vec2",

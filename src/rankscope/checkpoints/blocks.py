@@ -6,7 +6,7 @@ values. So a head's products are qk = w_kᵀ w_q and ov = w_o w_v.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,8 +18,6 @@ from rankscope.checkpoints.layout import AttentionLayout, Fused, FusedPacking, M
 from rankscope.checkpoints.rope import Rope
 from rankscope.checkpoints.source import Source
 from rankscope.core import InputError
-
-Reader = Callable[[str], Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -78,11 +76,6 @@ class AttentionBlock:
         return self._divide(self._shape("o")[1], self.heads, "o")
 
     @property
-    def value_dim(self) -> int:
-        """The nominal rank of a head's OV."""
-        return self.head_dim
-
-    @property
     def groups(self) -> int:
         """The number of key-value groups: as many as heads, fewer under GQA, one under MQA."""
         if "qkv" in self.weights:
@@ -137,38 +130,33 @@ class AttentionBlock:
                 "which do not divide them. Check heads= or the configuration."
             )
         with fitting(self):
-            queries, keys, values = self._projections()
-            b_q, b_k, b_v = self._projection_biases()
-            w_o = self._read("o").reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
+            weights = self._by_part({role: self._read(role) for role in self.weights})
+            biases = self._by_part({role: read_tensor(self, name) for role, name in self.biases.items()})
+            queries, keys, values = (weights[part] for part in "qkv")
+            w_o = weights["o"].reshape(self.dim, self.heads, self.head_dim).movedim(1, 0)
             if len(queries) != self.heads or len(keys) != self.groups or len(values) != self.groups:
                 raise ValueError
             if queries.shape[2] != self.dim or keys.shape[2] != values.shape[2]:
                 raise ValueError
-        bias = self.biases.get("o")
         return AttentionWeights(
             w_q=queries,
             w_k=keys,
             w_v=values,
             w_o=w_o.contiguous(),
-            b_q=b_q,
-            b_k=b_k,
-            b_v=b_v,
-            b_o=None if bias is None else read_tensor(self, bias),
+            b_q=biases.get("q"),
+            b_k=biases.get("k"),
+            b_v=biases.get("v"),
+            b_o=biases.get("o"),
             q_norm=self._norm("q"),
             k_norm=self._norm("k"),
         )
 
-    def _projections(self) -> tuple[Tensor, Tensor, Tensor]:
-        if "qkv" in self.weights:
-            return self._split(self._read("qkv"))
-        return self._by_head(self._read("q")), self._by_head(self._read("k")), self._by_head(self._read("v"))
-
-    def _projection_biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        if "qkv" in self.biases:
-            return self._split(read_tensor(self, self.biases["qkv"]))
-        named = [self.biases.get(role) for role in ("q", "k", "v")]
-        q, k, v = (None if name is None else self._by_head(read_tensor(self, name)) for name in named)
-        return q, k, v
+    def _by_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights or biases by role, with queries, keys and values apart from each other and by head."""
+        found: dict[str, Tensor] = {}
+        for role, value in tensors.items():
+            found |= {role: value} if role == "o" else self.split(role, value)
+        return found
 
     def _by_head(self, rows: Tensor) -> Tensor:
         return rows.reshape(-1, self.head_dim, *rows.shape[1:])
@@ -248,10 +236,10 @@ class MlpBlock:
     def load(self) -> MlpWeights:
         """Read the block's neurons into one orientation."""
         with fitting(self):
-            up, gate = self._upward(self._read)
-            b_up, b_gate = self._upward(self._bias)
-            down = self._read("down")
-            if down is None or up is None or down.dim() != 2 or up.dim() != 2 or not down.numel():
+            weights = _gates_apart({role: self._read(role) for role in self.weights})
+            biases = _gates_apart({role: read_tensor(self, name) for role, name in self.biases.items()})
+            up, gate, down = weights["up"], weights.get("gate"), weights["down"]
+            if down.dim() != 2 or up.dim() != 2 or not down.numel():
                 raise ValueError
         if not all(part is None or part.shape == down.T.shape for part in (up, gate)):
             raise InputError(
@@ -262,29 +250,23 @@ class MlpBlock:
             w_up=up,
             w_gate=gate,
             w_down=down,
-            b_up=b_up,
-            b_gate=b_gate,
-            b_down=self._bias("down"),
+            b_up=biases.get("up"),
+            b_gate=biases.get("gate"),
+            b_down=biases.get("down"),
         )
 
-    def _upward(self, read: Reader) -> tuple[Tensor | None, Tensor | None]:
-        if "gate_up" in self.weights:
-            both = read("gate_up")
-            if both is None:
-                return None, None
-            gate, up = both.chunk(2)
-            return up, gate
-        return read("up"), read("gate")
-
-    def _read(self, role: str) -> Tensor | None:
-        if role not in self.weights:
-            return None
+    def _read(self, role: str) -> Tensor:
         value = read_tensor(self, self.weights[role])
         value = value[self.expert] if self.layout.stacked_experts else value
         return value.T if self.layout.transposed else value
 
-    def _bias(self, role: str) -> Tensor | None:
-        return read_tensor(self, self.biases[role]) if role in self.biases else None
+
+def _gates_apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights or biases of an MLP by role, with the fused ones of gates and what goes up apart from each other."""
+    found = dict(tensors)
+    if "gate_up" in found:
+        found["gate"], found["up"] = found.pop("gate_up").chunk(2)
+    return found
 
 
 def read_tensor(block: AttentionBlock | MlpBlock, name: str) -> Tensor:

@@ -177,11 +177,6 @@ def read_layout(path: str | Path) -> Layout:
     if not isinstance(content, dict):
         fields = ", ".join(Layout.model_fields)
         raise InputError(f"{path}: a layout is a JSON object with the fields {fields}.")
-    return layout_from(content)
-
-
-def layout_from(content: dict[str, Any]) -> Layout:
-    """A layout from plain dictionaries and lists."""
     return Layout(**{"name": "by hand", **{key: _frozen(value) for key, value in content.items()}})
 
 

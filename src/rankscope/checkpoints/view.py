@@ -102,7 +102,8 @@ class Checkpoint:
 
     def _attention_block(self, layout: AttentionLayout, name: str, layer: int) -> AttentionBlock:
         source, qkv = self.source, layout.qkv
-        weights, biases = _tensors(source, name, {**qkv.parts, "o": layout.out})
+        parts = {**qkv.parts, "o": layout.out}
+        biases = _tensors(source, name, parts, "bias")
         if isinstance(qkv, Separate) and qkv.bias is not None and _join(name, qkv.bias) in source.tensors:
             biases["qkv"] = _join(name, qkv.bias)
         latent = isinstance(qkv, Latent)
@@ -115,15 +116,9 @@ class Checkpoint:
             name=name,
             layer=layer,
             heads=self._heads(layout, name),
-            weights=weights,
+            weights=_tensors(source, name, parts, needed=True),
             biases=biases,
-            norms=_there(
-                {
-                    role: _tensor(source, name, part, "weight", needed=latent)
-                    for role, part in norms.items()
-                    if part
-                }
-            ),
+            norms=_tensors(source, name, norms, needed=latent),
         )
         if layout.position == "rope" and source.config is not None:
             interleaved = layout.rotation == Rotation.INTERLEAVED
@@ -217,15 +212,13 @@ def _tensor(source: Source, name: str, part: str, what: str, *, needed: bool = F
     return None
 
 
-def _tensors(source: Source, name: str, parts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The weights of a block's parts, all of which must be there, and the biases that are."""
-    weights = {role: _tensor(source, name, part, "weight", needed=True) for role, part in parts.items()}
-    biases = {role: _tensor(source, name, part, "bias") for role, part in parts.items()}
-    return _there(weights), _there(biases)
-
-
-def _there(found: Mapping[str, str | None]) -> dict[str, str]:
-    return {role: name for role, name in found.items() if name is not None}
+def _tensors(
+    source: Source, name: str, parts: Mapping[str, str | None], what: str = "weight", *, needed: bool = False
+) -> dict[str, str]:
+    """The tensors of a block's parts, by role, that are there."""
+    there = {role: part for role, part in parts.items() if part is not None}
+    found = {role: _tensor(source, name, part, what, needed=needed) for role, part in there.items()}
+    return {role: tensor for role, tensor in found.items() if tensor is not None}
 
 
 def _experts(source: Source, layout: MlpLayout, name: str, expert: int | None) -> list[int | None]:
@@ -237,8 +230,10 @@ def _experts(source: Source, layout: MlpLayout, name: str, expert: int | None) -
 
 
 def _mlp_block(source: Source, layout: MlpLayout, name: str, layer: int, expert: int | None) -> MlpBlock:
-    weights, biases = _tensors(source, name, layout.parts)
-    return MlpBlock(source, layout, name, layer, expert, weights, biases)
+    weights = _tensors(source, name, layout.parts, needed=True)
+    return MlpBlock(
+        source, layout, name, layer, expert, weights, _tensors(source, name, layout.parts, "bias")
+    )
 
 
 def _submodule(module: nn.Module, name: str) -> nn.Module | None:

@@ -1,6 +1,7 @@
 """The core of the command line: the app, options that commands share, and how errors are printed."""
 
 import io
+import json
 import math
 import os
 import shutil
@@ -11,7 +12,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
@@ -20,6 +22,9 @@ from rankscope import __version__
 from rankscope.core import RankscopeError
 from rankscope.core.text import printable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 USAGE_MISTAKE: type[Exception] = next(
     cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
 )
@@ -27,6 +32,9 @@ USAGE_MISTAKE: type[Exception] = next(
 
 INTERRUPTED = 130
 """The exit code of Ctrl-C, and what newer releases of typer make of it."""
+
+PARTIAL = 1
+"""The exit code of a result that is partial or damaged and, with --strict, of a claim that fails."""
 
 ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask for the end; not every system has both."""
@@ -127,6 +135,7 @@ for _name, (_, _says) in COMMANDS.items():
     app.command(_name, help=_says, rich_help_panel=_group)(lambda: None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -231,6 +240,11 @@ def emit(text: str) -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
+def emit_json(content: Any) -> None:
+    """Print readable JSON; where `emit` spells out a control character, it is as JSON escapes it."""
+    emit(json.dumps(content, ensure_ascii=False, indent=2))
+
+
 def tell(sentence: str) -> None:
     """Print a sentence for a person: a terminal has its lines broken between words, a file or a pipe has one line."""
     if sys.stdout.isatty():
@@ -240,6 +254,13 @@ def tell(sentence: str) -> None:
             for line in sentence.split("\n")
         )
     emit(sentence)
+
+
+def aside(sentence: str, log: "Console | None" = None) -> None:
+    """Print a sentence apart from the results, on standard error; `log` has a bar or a wheel there, which stays below it."""
+    from rich.console import Console
+
+    (log or Console(stderr=True)).print(printable(sentence), soft_wrap=True, markup=False)
 
 
 def _fail(message: str) -> NoReturn:

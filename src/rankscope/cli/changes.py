@@ -1,14 +1,19 @@
 """A model before and after it was made smaller, as a table and as JSON."""
 
-from typing import Any
+from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
-from rankscope.scope.prune import Pruned
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rankscope.scope.prune import Pruned
 
 
 def change_table(smaller: Pruned) -> pd.DataFrame:
     """Size, and speed and loss where they were measured, before and after."""
+    import pandas as pd
+
     rows: list[dict[str, Any]] = [
         _change("parameters", *smaller.parameters),
         _change("bytes", *smaller.bytes),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.app import PARTIAL, AsJson, app, emit_json, tell
 
 
 @app.command()
@@ -24,8 +23,7 @@ def check(
 
     found = inspect(Store(run, reading=True))
     if as_json:
-        plain = {**vars(found), "leftovers": [str(path) for path in found.leftovers]}
-        emit(json.dumps(plain, ensure_ascii=False, indent=2))
+        emit_json({**vars(found), "leftovers": [str(path) for path in found.leftovers]})
     else:
         tell(f"{run}: {found.cells} cells, {found.arrays} with arrays, {found.states} unfinished states.")
         for damage in found.damage:
@@ -43,4 +41,4 @@ def check(
             for path in found.leftovers:
                 tell(f"  {path}")
     if found.damage:
-        raise typer.Exit(1)
+        raise typer.Exit(PARTIAL)

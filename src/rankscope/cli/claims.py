@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rankscope.cli.app import AsJson, app, emit
+from rankscope.cli.app import AsJson, app, emit_json
 from rankscope.cli.choices import OriginChoice, VerdictChoice
 from rankscope.cli.runs import OutsidePapers
 
@@ -52,7 +51,7 @@ def claims(
         having = set(found["claim"][found["verdict"] == verdict.value])
         known = [claim for claim in known if claim.id in having]
     if as_json:
-        emit(json.dumps([claim_content(claim) for claim in known], ensure_ascii=False, indent=2))
+        emit_json([claim_content(claim) for claim in known])
         return
     console = Console()
     wide = console.width >= WIDE

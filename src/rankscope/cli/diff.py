@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rankscope.cli.app import AsJson, app, emit, number
+from rankscope.cli.app import AsJson, app, aside, emit_json, number
 
 if TYPE_CHECKING:
     from rankscope.lab import Judgement
-    from rankscope.lab.section import Section
     from rankscope.report.diff import Change
 
 
@@ -31,28 +29,22 @@ def diff(
 ) -> None:
     """Compare two runs: print the verdicts that changed; with --page, figures side by side."""
     from rankscope.report.diff import changes, write_diff
+    from rankscope.runs import stored_sections
 
-    first, second = _sections(before), _sections(after)
+    first, second = stored_sections(before), stored_sections(after)
     found = changes(first, second)
     if as_json:
-        emit(json.dumps([_change(change) for change in found], ensure_ascii=False, indent=2))
+        emit_json([_change(change) for change in found])
     else:
         _show(found, before.name, after.name)
     if page is not None:
         written = write_diff(page, (str(before), str(after)), first, second)
-        Console(stderr=True).print(f"Page: {written}", soft_wrap=True, markup=False)
-
-
-def _sections(folder: Path) -> "list[Section]":
-    from rankscope.lab import Store
-    from rankscope.lab.sections import sections
-    from rankscope.runs import remembered
-
-    store = Store(folder, reading=True)
-    return sections(remembered(store), store)
+        aside(f"Page: {written}")
 
 
 def _show(found: "Sequence[Change]", *names: str) -> None:
+    from rankscope.cli.verdicts import measured
+
     console = Console()
     if not found:
         console.print("No verdict changed.")
@@ -62,14 +54,11 @@ def _show(found: "Sequence[Change]", *names: str) -> None:
         table.add_column(escape(name), overflow="fold")
     for change in found:
         sides = zip(change.verdicts, (change.before, change.after), strict=True)
-        table.add_row(change.claim.id, *(f"{verdict} {_value(judgement)}" for verdict, judgement in sides))
+        table.add_row(
+            change.claim.id,
+            *(f"{verdict} {measured(side.decisive) if side else ''}" for verdict, side in sides),
+        )
     console.print(table)
-
-
-def _value(judgement: Judgement | None) -> str:
-    from rankscope.cli.verdicts import measured
-
-    return measured(judgement.decisive) if judgement else ""
 
 
 def _change(change: "Change") -> dict[str, Any]:

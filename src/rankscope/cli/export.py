@@ -28,12 +28,12 @@ def export(
     from rankscope.catalogue import PAPERS
     from rankscope.lab import Store
     from rankscope.lab.tables import export_tables
-    from rankscope.runs import remembered
+    from rankscope.runs import chosen_experiments, remembered
 
     target = output_folder(run, out, "export") or run / "export"
     store = Store(run, reading=True)
     selection = remembered(store)
-    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    experiments = chosen_experiments(selection)
     written = export_tables(target, experiments, store, add=out is not None, csv=not parquet_only)
     if not written:
         raise nothing_finished(run)

@@ -4,14 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
 
 from rich.console import Console
 
 from rankscope.checkpoints import Source
-from rankscope.cli.app import emit
+from rankscope.cli.app import emit, emit_json
 from rankscope.cli.options import tensor_bar
-from rankscope.cli.tables import records, show_table, to_json, write_csv
+from rankscope.cli.tables import records, show_table, write_csv
 from rankscope.core import InputError
 from rankscope.scope.lora_source import adapter_base, adapter_folder
 from rankscope.scope.merged import by_matrix, side_by_side, update_cosines
@@ -84,10 +83,9 @@ def compare_fine_tunes(
         cosines = update_cosines(scopes, progress=progress)
     whole = side_by_side(scopes, rule, max_rank=max_rank)
     matrices = by_matrix(scopes, rule, max_rank=max_rank).merge(cosines.iloc[:-1], on="name", how="left")
-    if csv is not None:
-        write_csv(matrices, csv)
+    write_csv(matrices, csv)
     if as_json:
-        content: dict[str, Any] = {
+        content = {
             "models": {label: scope.tuned.label for label, scope in scopes.items()},
             "base_model": next(iter(scopes.values())).base.label,
             "rule": rule,
@@ -95,7 +93,7 @@ def compare_fine_tunes(
             "cosines": records(cosines.iloc[-1:])[0],
             "matrices": records(matrices),
         }
-        emit(to_json(content))
+        emit_json(content)
         return
     for label, scope in scopes.items():
         emit(f"{label}: {scope.tuned.label}")

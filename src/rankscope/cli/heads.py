@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit, tell
-from rankscope.cli.choices import ACCEPTED
+from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
+from rankscope.cli.changes import change_content, change_table
 from rankscope.cli.options import (
     Device,
     Map,
@@ -21,13 +21,13 @@ from rankscope.cli.options import (
     quiet_transformers,
     read_map,
 )
-from rankscope.cli.tables import Csv
+from rankscope.cli.tables import records, show_table, write_csv
 from rankscope.core import InputError
+from rankscope.scope.choices import ACCEPTED
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rankscope.checkpoints import Source
     from rankscope.scope.compress import Compressed
     from rankscope.scope.heads import HeadScope
 
@@ -69,24 +69,30 @@ def heads(
 ) -> None:
     """How much of its rank does every head use? Ranks of QK and OV, per layer and head."""
     from rankscope.checkpoints import open_checkpoint, open_source
-    from rankscope.cli.tables import records, to_json, write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.baseline import baseline_sentences
-    from rankscope.scope.head_inputs import input_sentence
+    from rankscope.scope.compress import compress_heads
+    from rankscope.scope.data import read_batches
+    from rankscope.scope.head_inputs import input_sentence, measure_inputs, with_inputs
     from rankscope.scope.heads import measure_heads
 
     check_device(device)
     _check_compression(compress, data, out_path, layout_map)
     source = open_source(model, revision=revision)
-    scope = measure_heads(source, offset=offset, architecture=read_map(layout_map), device=device)
+    architecture = read_map(layout_map)
+    scope = measure_heads(source, offset=offset, architecture=architecture, device=device)
     smaller = None
-    if compress is not None and data is not None and out_path is not None:
-        smaller = _compressed(source, compress, data, out_path, device)
-    elif data is not None:
-        scope = _with_inputs(scope, source, data, device)
+    if data is not None:
+        quiet_transformers()
+        batches = read_batches(data, source)
+        if compress is not None and out_path is not None:
+            with Console(stderr=True).status("lowering ranks"):
+                smaller = compress_heads(source, out_path, share=compress, batches=batches, device=device)
+        else:
+            with Console(stderr=True).status("reading the inputs of every layer"):
+                scope = with_inputs(scope, measure_inputs(source, batches, device=device))
     said = [*scope.sentences(), *([input_sentence(scope)] if "input_dimension" in scope.table else [])]
-    if csv is not None:
-        write_csv(scope.table, csv)
+    write_csv(scope.table, csv)
     if page is not None:
         from rankscope.scope.figures import head_figures
 
@@ -102,9 +108,9 @@ def heads(
         }
         if smaller is not None:
             content["compressed"] = _content(smaller)
-        emit(to_json({**content, "heads": records(scope.table)}))
+        emit_json({**content, "heads": records(scope.table)})
     else:
-        opened = open_checkpoint(source, architecture=read_map(layout_map))
+        opened = open_checkpoint(source, architecture=architecture)
         _show_heads(scope, [*said, *baseline_sentences(opened)])
         if smaller is not None:
             _show_compressed(smaller)
@@ -132,30 +138,7 @@ def _check_compression(
     refuse_existing(out_path)
 
 
-def _with_inputs(scope: HeadScope, source: Source, data: Path, device: str) -> HeadScope:
-    from rankscope.scope.data import read_batches
-    from rankscope.scope.head_inputs import measure_inputs, with_inputs
-
-    quiet_transformers()
-    batches = read_batches(data, source)
-    with Console(stderr=True).status("reading the inputs of every layer"):
-        return with_inputs(scope, measure_inputs(source, batches, device=device))
-
-
-def _compressed(source: Source, share: float, data: Path, out_path: Path, device: str) -> Compressed:
-    from rankscope.scope.compress import compress_heads
-    from rankscope.scope.data import read_batches
-
-    quiet_transformers()
-    batches = read_batches(data, source)
-    with Console(stderr=True).status("lowering ranks"):
-        return compress_heads(source, out_path, share=share, batches=batches, device=device)
-
-
 def _content(smaller: Compressed) -> dict[str, Any]:
-    from rankscope.cli.changes import change_content
-    from rankscope.cli.tables import records
-
     return {
         **change_content(smaller),
         "attention": smaller.attention,
@@ -168,9 +151,6 @@ def _content(smaller: Compressed) -> dict[str, Any]:
 
 def _show_compressed(smaller: Compressed) -> None:
     import pandas as pd
-
-    from rankscope.cli.changes import change_table
-    from rankscope.cli.tables import show_table
 
     what = "Distance of embeddings" if smaller.loss is None else "Loss"
     show_table(
@@ -189,8 +169,6 @@ def _show_compressed(smaller: Compressed) -> None:
 
 
 def _show_heads(scope: HeadScope, sentences: Sequence[str]) -> None:
-    from rankscope.cli.tables import show_table
-
     shown = ["stack", "layer", "head", "group", "rank"]
     shown += [f"{product}_{what}" for product in ("qk", "ov") for what in HEAD_COLUMNS]
     extra = ("qk_identity_share", "qk_nearest_cosine", "qk_rank_on_data", "input_dimension")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit
-
-DAMAGED = 1
-"""The exit code where cells were left out."""
+from rankscope.cli.app import PARTIAL, AsJson, app, emit, emit_json
 
 
 @app.command()
@@ -36,7 +32,7 @@ def merge(
     for selection in selections:
         remember(target, selection)
     if as_json:
-        emit(json.dumps(vars(found), ensure_ascii=False, indent=2))
+        emit_json(vars(found))
     else:
         emit(f"{out}: {found.added} cells added, {found.known} were there already.")
         for damage in found.damaged:
@@ -49,4 +45,4 @@ def merge(
             )
         emit(f"rankscope report {out} writes the page, rankscope export {out} the tables.")
     if found.damaged:
-        raise typer.Exit(DAMAGED)
+        raise typer.Exit(PARTIAL)

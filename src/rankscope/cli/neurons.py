@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit, tell
-from rankscope.cli.choices import ACCEPTED
+from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
+from rankscope.cli.changes import change_content, change_table
 from rankscope.cli.options import (
     Device,
     Map,
@@ -21,8 +21,9 @@ from rankscope.cli.options import (
     quiet_transformers,
     read_map,
 )
-from rankscope.cli.tables import Csv
+from rankscope.cli.tables import records, show_table, write_csv
 from rankscope.core import InputError
+from rankscope.scope.choices import ACCEPTED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +60,6 @@ def neurons(
 ) -> None:
     """Which neurons and heads are small, and what is the loss without them?"""
     from rankscope.checkpoints import open_source
-    from rankscope.cli.tables import to_json, write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.adapter import refuse_existing
     from rankscope.scope.data import read_batches
@@ -77,12 +77,12 @@ def neurons(
         )
     if pruning and layout_map is not None:
         raise InputError("--map reads a model but cannot write one: leave it out, or --prune.")
-    if pruning and out_path is not None:
+    if out_path is not None:
         refuse_existing(out_path)
     source = open_source(model, revision=revision)
-    scope = measure_neurons(source, architecture=read_map(layout_map), device=device)
-    if csv is not None:
-        write_csv(scope.neurons, csv)
+    architecture = read_map(layout_map)
+    scope = measure_neurons(source, architecture=architecture, device=device)
+    write_csv(scope.neurons, csv)
     if data is not None or pruning:
         quiet_transformers()
     batches: Sequence[ModelInputs] = [] if data is None else read_batches(data, source)
@@ -90,16 +90,16 @@ def neurons(
     if batches:
         with Console(stderr=True).status("silencing neurons"):
             running = load_model(source).to(device)
-            curves = pruning_curves(running, batches, architecture=read_map(layout_map))
+            curves = pruning_curves(running, batches, architecture=architecture)
     pruned = None
-    if pruning and out_path is not None:
+    if out_path is not None:
         pruned = prune_model(
             source, out_path, neurons=prune or 0.0, heads=prune_heads or 0.0, batches=batches, device=device
         )
     if page is not None:
         _page(model, scope, curves, page)
     if as_json:
-        emit(to_json(_content(model, scope, curves, pruned)))
+        emit_json(_content(model, scope, curves, pruned))
     else:
         _show(scope, curves, batches, pruned)
     end_partial(scope.missing)
@@ -108,8 +108,6 @@ def neurons(
 def _show(
     scope: NeuronScope, curves: pd.DataFrame | None, batches: Sequence[ModelInputs], pruned: Pruned | None
 ) -> None:
-    from rankscope.cli.changes import change_table
-    from rankscope.cli.tables import show_table
     from rankscope.scope.data import measured_on
 
     rest = f"; the first {MOST_ROWS} of {len(scope.blocks)}" if len(scope.blocks) > MOST_ROWS else ""
@@ -143,9 +141,6 @@ def _head_rows(scope: NeuronScope) -> pd.DataFrame:
 def _content(
     model: str, scope: NeuronScope, curves: pd.DataFrame | None, pruned: Pruned | None
 ) -> dict[str, Any]:
-    from rankscope.cli.changes import change_content
-    from rankscope.cli.tables import records
-
     content: dict[str, Any] = {
         "model": model,
         "summary": scope.summary,

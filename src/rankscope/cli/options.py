@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from rankscope.cli.app import PARTIAL, aside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,25 +53,18 @@ def make_page(
     notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write a page of what an instrument saw, and say where, apart from the results."""
-    from rankscope.report import ScopePage, write_scope_page
+    from rankscope.report import write_scope_page
 
-    page = write_scope_page(folder, ScopePage(title, sentences, notes, figures, tables))
-    Console(stderr=True).print(f"Page: {page}", soft_wrap=True)
-
-
-PARTIAL = 1
-"""The exit code of a result that lacks something."""
+    aside(f"Page: {write_scope_page(folder, title, sentences, figures, tables, notes)}")
 
 
 def end_partial(missing: Sequence[str]) -> None:
     """Say which layers a checkpoint lacks, and end with the code of a partial result."""
     if missing:
         lost = ", ".join(missing[:6]) + (", …" if len(missing) > 6 else "")
-        Console(stderr=True).print(
+        aside(
             f"Partial: the checkpoint lacks {lost}, which its config.json or its numbering promises. "
-            "Fetch the whole model.",
-            soft_wrap=True,
-            markup=False,
+            "Fetch the whole model."
         )
         raise typer.Exit(PARTIAL)
 
@@ -79,10 +81,7 @@ def quiet_transformers() -> None:
 @contextmanager
 def tensor_bar(title: str, log: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar that counts tensors and names the one just done."""
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        TextColumn("{task.fields[name]}"), console=log, transient=True, disable=not log.is_terminal,
-    ) as bar:  # fmt: skip
+    with _bar(log, TextColumn("{task.fields[name]}")) as bar:
         task = bar.add_task(title, total=None, name="")
         yield lambda name, done, total: bar.update(task, completed=done, total=total, name=name)
 
@@ -90,9 +89,11 @@ def tensor_bar(title: str, log: Console) -> Iterator[Callable[[str, int, int], N
 @contextmanager
 def rows_bar(title: str, total: int, log: Console) -> Iterator[Callable[[int], None]]:
     """A progress bar that is told how many rows are done."""
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=log, transient=True, disable=not log.is_terminal,
-    ) as bar:  # fmt: skip
+    with _bar(log) as bar:
         task = bar.add_task(title, total=total)
         yield lambda rows: bar.advance(task, rows)
+
+
+def _bar(log: Console, *more: ProgressColumn) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, *more, console=log, transient=True, disable=not log.is_terminal)

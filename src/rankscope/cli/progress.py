@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rankscope.cli.app import aside
 from rankscope.core import plain_errors
 from rankscope.lab import Experiment, Scale, Store, run
 from rankscope.lab.callbacks import Callback, telling
@@ -60,8 +61,7 @@ def run_behind_bar(
         except KeyboardInterrupt:
             bar.stop()
             kept = len(store.finished(*experiments))
-            words = f"{kept} finished cells are kept in {store.path}; run again to go on."
-            log.print(words, soft_wrap=True, markup=False)
+            aside(f"{kept} finished cells are kept in {store.path}; run again to go on.", log)
             raise
 
 
@@ -79,7 +79,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], store: Store, 
     from rankscope.lab.tables import export_tables
 
     for name, rows in export_tables(folder, experiments, store, add=True, csv=False).items():
-        log.print(f"{folder / name}.parquet: {rows} rows", soft_wrap=True, markup=False)
+        aside(f"{folder / name}.parquet: {rows} rows", log)
 
 
 def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:

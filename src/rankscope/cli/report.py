@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app
+from rankscope.cli.app import AsJson, app, aside
 from rankscope.cli.runs import ResultsFolder, RunFolder, kept_tables, nothing_finished, output_folder
 
 
@@ -28,21 +28,18 @@ def report(
     """Write the page again from the store, without running anything."""
     from rankscope.cli.progress import write_page
     from rankscope.cli.verdicts import show
-    from rankscope.lab import Store
     from rankscope.lab.agreement import with_agreement
-    from rankscope.lab.sections import sections, with_results
-    from rankscope.runs import remembered
+    from rankscope.lab.sections import with_results
+    from rankscope.runs import stored_sections
 
     kept = kept_tables(results)
     target = output_folder(run, out, "report") or run
-    store = Store(run, reading=True)
-    made = sections(remembered(store), store)
+    made = stored_sections(run)
     if beside is not None:
-        other = Store(beside, reading=True)
-        made = with_agreement(made, sections(remembered(other), other))
+        made = with_agreement(made, stored_sections(beside))
     if all(section.provenance.empty for section in made):
         raise nothing_finished(run)
     page = with_results(made, kept)
     show(page if as_json else made, as_json)
     log = Console(stderr=True)
-    log.print(f"Page: {write_page(target, page, log)}", soft_wrap=True, markup=False)
+    aside(f"Page: {write_page(target, page, log)}", log)

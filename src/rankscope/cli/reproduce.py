@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from rankscope.cli.app import AsJson, app
+from rankscope.cli.app import PARTIAL, AsJson, app, aside
 from rankscope.cli.choices import ScaleChoice
 from rankscope.cli.engines import Address, Chosen, EngineName, EngineOption, GpusPerGroup, StateFolder
-from rankscope.cli.options import PARTIAL
+from rankscope.cli.options import Device
 from rankscope.cli.runs import OutsidePapers, ResultsFolder, kept_tables
 from rankscope.core import InputError
 
@@ -44,7 +44,7 @@ def reproduce(
     first_seed: Annotated[
         int, typer.Option(help="Added to every seed: the same experiments with other random draws.")
     ] = 0,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,7 +139,7 @@ def reproduce(
         _check_decide(selection, only is not None or seeds is not None, others)
         _decide(selection, max_seeds, out, chosen, group_size, as_json, strict)
         return
-    started, allowed = time.monotonic(), None if visit is None else seconds_of(visit)
+    deadline = None if visit is None else time.monotonic() + seconds_of(visit)
     kept = kept_tables(results)
     _limit(chosen)
     callback = None if track is None else writer(track, out)
@@ -149,7 +149,7 @@ def reproduce(
     remember(store, selection)
     have = kept_cells(experiments, kept) if missing and kept is not None else set()
     try:
-        with chosen.start(_sayer(log)) as place:
+        with chosen.start(partial(aside, log=log)) as place:
             with log.status("timing a step of each shape"):
                 todo = schedule(
                     experiments,
@@ -162,13 +162,12 @@ def reproduce(
                     place,
                     timed=scale is not ScaleChoice.SMOKE or bool(visit),
                 )
-            log.print(cost(todo, selection.scale, device, place), soft_wrap=True)
-            deadline = None if allowed is None else started + allowed
+            aside(cost(todo, selection.scale, device, place), log)
             if deadline is not None:
                 todo = for_a_visit(todo, deadline - time.monotonic())
             left = run_behind_bar(todo, store, device, log, experiments, deadline, callback, place)
     except FailedGroupsError as error:
-        log.print(str(error), soft_wrap=True, markup=False)
+        aside(str(error), log)
         raise typer.Exit(PARTIAL) from None
     finally:
         if callback is not None:
@@ -176,13 +175,10 @@ def reproduce(
         if tables is not None:
             write_tables(tables, experiments, store, log)
     if left:
-        log.print(
-            f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.",
-            soft_wrap=True,
-        )
+        aside(f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.", log)
     if experiment is not None or missing or left:
         export = "" if tables is not None else " rankscope export writes them as tables."
-        log.print(f"Finished cells: {store.path}.{export}", soft_wrap=True, markup=False)
+        aside(f"Finished cells: {store.path}.{export}", log)
         return
     _finish(selection, store, kept, log, as_json, strict)
 
@@ -190,14 +186,14 @@ def reproduce(
 def _ready(selection: Selection, store: Store, tables: Path | None, log: Console) -> list[Experiment]:
     """The experiments to run. What they need is fetched; tables that cannot be added to are refused."""
     from rankscope.lab.tables import check_tables
-    from rankscope.runs import prepare
+    from rankscope.runs import chosen_experiments, prepare
 
-    experiments = [e for paper in selection.papers for e in selection.experiments(paper)]
+    experiments = chosen_experiments(selection)
     if tables is not None:
         check_tables(tables, experiments)
     prepare(experiments)
     for note in [*filter(None, (e.not_run for e in experiments)), *store.damaged(*experiments)]:
-        log.print(escape(note), soft_wrap=True)
+        aside(note, log)
     return experiments
 
 
@@ -216,12 +212,11 @@ def _finish(
     show(shown, as_json)
     page = made if selection.only else with_results(made, kept)
     printed = selection.scale is not Scale.SMOKE  # to draw for print would take longer than such a run
-    written = write_page(store.folder, page, log, page_name(selection), printed=printed)
-    log.print(f"Page: {written}", soft_wrap=True, markup=False)
+    aside(f"Page: {write_page(store.folder, page, log, page_name(selection), printed=printed)}", log)
     if not printed:
-        log.print(f"Figures as PNG and PDF: rankscope report {store.folder}", soft_wrap=True, markup=False)
+        aside(f"Figures as PNG and PDF: rankscope report {store.folder}", log)
     if strict and any(j.verdict is Verdict.FAILS for section in shown for j in section.judgements):
-        raise typer.Exit(1)
+        raise typer.Exit(PARTIAL)
 
 
 def _check_decide(selection: Selection, chosen: bool, others: Mapping[str, object]) -> None:
@@ -243,11 +238,6 @@ def _limit(chosen: Chosen) -> None:
         limit_memory(chosen.device, chosen.memory)
 
 
-def _sayer(log: Console) -> Callable[[str], None]:
-    """What tells a sentence, apart from the results."""
-    return lambda sentence: log.print(sentence, soft_wrap=True, markup=False)
-
-
 def _decide(
     selection: Any, most: int, out: Path, where: Chosen, size: int | None, as_json: bool, strict: bool
 ) -> None:
@@ -258,37 +248,35 @@ def _decide(
     from rankscope.lab.decide import decide
     from rankscope.lab.runner import schedule
     from rankscope.lab.sections import sections
-    from rankscope.runs import prepare, remember
+    from rankscope.runs import chosen_experiments, prepare, remember
 
     store, log = Store(out), Console(stderr=True)
     remember(store, selection)
     _limit(where)
-    (experiment,) = (e for paper in selection.papers for e in selection.experiments(paper))
+    (experiment,) = chosen_experiments(selection)
     prepare([experiment])
     made: list[Section] = []
 
     def judged(seeds: int, looks: int) -> Judgement | None:
         nonlocal made
         chosen = replace(selection, seeds=seeds, looks=looks)
-        experiments = [e for paper in chosen.papers for e in chosen.experiments(paper)]
+        experiments = chosen_experiments(chosen)
         todo = schedule(
             experiments, store, where.device, where.memory, size, streams=where.streams, engine=engine
         )
-        log.print(cost(todo, chosen.scale, where.device, engine), soft_wrap=True)
+        aside(cost(todo, chosen.scale, where.device, engine), log)
         run_behind_bar(todo, store, where.device, log, experiments, engine=engine)
         made = sections(chosen, store)
         return next((one for section in made for one in section.judgements), None)
 
-    with where.start(_sayer(log)) as engine:
+    with where.start(partial(aside, log=log)) as engine:
         for seeds, found in decide(judged, len(experiment.grid.seeds), most):
-            log.print(
-                f"{seeds} seeds: {found.how if found else experiment.not_run}", soft_wrap=True, markup=False
-            )
+            aside(f"{seeds} seeds: {found.how if found else experiment.not_run}", log)
     show(made, as_json)
     if made:
-        log.print(f"Page: {write_page(out, made, log, page_name(selection))}", soft_wrap=True)
+        aside(f"Page: {write_page(out, made, log, page_name(selection))}", log)
     if strict and any(one.verdict is Verdict.FAILS for section in made for one in section.judgements):
-        raise typer.Exit(1)
+        raise typer.Exit(PARTIAL)
 
 
 def page_name(selection: Selection) -> str | None:

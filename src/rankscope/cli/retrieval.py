@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit, tell
-from rankscope.cli.choices import QUERIES
+from rankscope.cli.app import AsJson, Csv, app, emit_json, tell
 from rankscope.cli.options import make_page, rows_bar
-from rankscope.cli.tables import Csv
+from rankscope.cli.tables import records, show_table, write_csv
+from rankscope.scope.choices import QUERIES
 
 
 @app.command()
@@ -32,7 +32,6 @@ def retrieval(
     page: Annotated[Path | None, typer.Option(help="Write a page with the curves to this folder.")] = None,
 ) -> None:
     """How many nearest neighbours does a score of low rank keep? Measured and predicted, for four ways of lowering it."""
-    from rankscope.cli.tables import records, show_table, to_json, write_csv
     from rankscope.scope.retrieval import PASSES, measure_retrieval
     from rankscope.scope.rows import heard, open_rows
 
@@ -47,25 +46,21 @@ def retrieval(
             sample=sample,
             seed=seed,
         )
-    if csv is not None:
-        write_csv(scope.table, csv)
+    write_csv(scope.table, csv)
     if page is not None:
         from rankscope.scope.retrieval_figures import retrieval_figures
 
         tables = {"Least ranks": scope.needed, "Every way and rank": scope.table}
         make_page(page, f"Neighbours in {embeddings}", scope.sentences(), retrieval_figures(scope), tables)
     if as_json:
-        content = {"embeddings": str(embeddings), "queries": None if queries is None else str(queries)}
-        emit(
-            to_json(
-                {
-                    **content,
-                    "summary": dict(scope.summary),
-                    "needed": records(scope.needed),
-                    "ranks": records(scope.table),
-                }
-            )
-        )
+        content = {
+            "embeddings": str(embeddings),
+            "queries": None if queries is None else str(queries),
+            "summary": dict(scope.summary),
+            "needed": records(scope.needed),
+            "ranks": records(scope.table),
+        }
+        emit_json(content)
         return
     show_table(scope.table, "What every way keeps at every rank")
     show_table(scope.needed, "Least rank tried that keeps a share")

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.tables import Csv
-from rankscope.core import InputError
+from rankscope.cli.app import AsJson, Csv, app, aside, emit_json
+from rankscope.cli.tables import show_table, write_csv
+from rankscope.core import plain_errors
 
 
 @app.command()
@@ -23,14 +22,12 @@ def survey(
     ] = None,
 ) -> None:
     """List published models: rank stays the same while dim grows."""
-    from rankscope.cli.tables import show_table, write_csv
     from rankscope.papers.amsel2024.survey import survey as rows_of_survey
 
     rows = rows_of_survey()
-    if csv is not None:
-        write_csv(rows, csv)
+    write_csv(rows, csv)
     if as_json:
-        emit(json.dumps(json.loads(rows.to_json(orient="records")), ensure_ascii=False, indent=2))
+        emit_json(json.loads(rows.to_json(orient="records")))
     else:
         columns = {
             "year": "year", "model": "model", "dim": "dim", "layers": "layers", "hidden": "hidden", "rank": "rank",
@@ -41,10 +38,8 @@ def survey(
         from rankscope.figures.printed import save_static
         from rankscope.papers.amsel2024.figures import survey_figure
 
-        try:
+        with plain_errors(f"--out {out}", "Name a folder to write in."):
             out.mkdir(parents=True, exist_ok=True)
             made = save_static(survey_figure(), out)
-        except OSError as error:
-            raise InputError(f"--out {out}: {error.strerror or error}. Name a folder to write in.") from None
         for path in made:
-            Console(stderr=True).print(f"Figure: {path}", soft_wrap=True)
+            aside(f"Figure: {path}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -15,13 +14,11 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from rankscope.core import plain_errors
-from rankscope.core.text import cell_text, printable
+from rankscope.core.text import cell_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-Csv = Annotated[Path | None, typer.Option(help="Write the whole table to this file.")]
 
 KEYS = ("stack", "layer", "head", "name", "block", "year", "model", "rank", "heads", "fraction", "what")
 MOST_KEYS = 3
@@ -79,13 +76,10 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def to_json(content: Any) -> str:
-    """Readable JSON."""
-    return printable(json.dumps(content, ensure_ascii=False, indent=2))  # its escapes are JSON's own
-
-
-def write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table for spreadsheets."""
+def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
+    """Write a table for spreadsheets, where --csv names a file."""
+    if path is None:
+        return
     with plain_errors(f"--csv {path}", "Give a file in a folder that is there."):
         if path.is_fifo():  # one that nobody reads would be waited for
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))

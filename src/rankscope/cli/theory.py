@@ -6,12 +6,11 @@ import json
 import math
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankscope.cli.app import AsJson, app, emit, tell
+from rankscope.cli.app import AsJson, Csv, app, emit, tell
 from rankscope.core import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def plan(
     bytes_per_number: Annotated[int, typer.Option(help="Bytes of a number in the KV cache.")] = 2,
     context: Annotated[int, typer.Option(help="Tokens that FLOPs are counted over.")] = 4_096,
     as_json: AsJson = False,
-    csv: Annotated[Path | None, typer.Option(help="Write the whole table to this file.")] = None,
+    csv: Csv = None,
 ) -> None:
     """Layers (rank, heads, value rank) within a budget: the floor of each, and the published model it is like."""
     from rankscope import theory
@@ -100,8 +99,7 @@ def plan(
         bytes_per_number=bytes_per_number,
         context=context,
     )
-    if csv is not None:
-        write_csv(table, csv)
+    write_csv(table, csv)
     if as_json:
         rows = [{name: _exact(value) for name, value in row.items()} for row in table.to_dict("records")]
         emit(json.dumps({"covers": theory.COVERS, "rows": rows}, ensure_ascii=False))
@@ -128,26 +126,15 @@ def _down(floor: float) -> str:
     return f"{Context(prec=6, rounding=ROUND_FLOOR).create_decimal(floor):g}"
 
 
-def _plan_table(rows: "pd.DataFrame", error: str) -> "pd.DataFrame":
-    import pandas as pd
-
-    sizes = {
-        "rank": "rank", "heads": "heads", "value_rank": "value_rank", "params": "params", "kv_bytes": "KV_bytes",
-        "flops": "FLOPs",
-    }  # fmt: skip
-    return pd.DataFrame(
-        [
-            {
-                **{shown: row[name] for name, shown in sizes.items()},
-                "floor": round(row["floor"], 4),
-                "least_heads": _cell(row["min_heads"]),
-                f"error_{error}": "excluded" if row["excluded"] else "open",
-                "nearest_published model": row["nearest_model"],
-            }
-            for row in rows.to_dict("records")
-        ],
-        dtype=object,
-    )
+def _plan_table(rows: pd.DataFrame, error: str) -> pd.DataFrame:
+    sizes = rows[["rank", "heads", "value_rank", "params", "kv_bytes", "flops"]]
+    columns = {
+        "floor": rows["floor"].round(4),
+        "least_heads": rows["min_heads"].map(_cell),
+        f"error_{error}": rows["excluded"].map({True: "excluded", False: "open"}),
+        "nearest_published model": rows["nearest_model"],
+    }
+    return sizes.rename(columns={"kv_bytes": "KV_bytes", "flops": "FLOPs"}).assign(**columns)
 
 
 def _how(certified: bool) -> str:

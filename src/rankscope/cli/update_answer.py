@@ -1,24 +1,23 @@
 """What `rankscope updates` answers: tables, JSON, a page, and what an adapter cannot hold."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import typer
 from rich.console import Console
 
-from rankscope.cli.app import emit, number, tell
-from rankscope.cli.options import PARTIAL, make_page
-from rankscope.core.text import printable
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from rankscope.scope.adapter import Adapter, AdapterDraft
-    from rankscope.scope.fates import Fates
-    from rankscope.scope.fidelity import Fidelity
-    from rankscope.scope.updates import UpdateScope
+from rankscope.cli.app import PARTIAL, aside, emit, number, tell
+from rankscope.cli.options import make_page
+from rankscope.cli.tables import records, show_table
+from rankscope.scope.adapter import Adapter, AdapterDraft
+from rankscope.scope.fates import Fates
+from rankscope.scope.fidelity import Fidelity
+from rankscope.scope.figures import update_figures
+from rankscope.scope.pairs import row_name
+from rankscope.scope.rules import energy_curve, rank_map
+from rankscope.scope.snippets import axolotl_text, lora_config_text
+from rankscope.scope.updates import UpdateScope
 
 
 def show(
@@ -30,11 +29,6 @@ def show(
     top: int,
 ) -> None:
     """Print what was measured, and what an adapter would be."""
-    from rankscope.cli.tables import show_table
-    from rankscope.scope.pairs import row_name
-    from rankscope.scope.rules import energy_curve, rank_map
-    from rankscope.scope.snippets import axolotl_text, lora_config_text
-
     shown = _matrices(scope, rules)
     more = f"; the {top} largest of {len(shown)}, --csv has all" if len(shown) > top else ""
     show_table(shown.head(top), f"Updates of matrices, with the rank that each rule asks for{more}")
@@ -64,9 +58,6 @@ def _matrices(scope: UpdateScope, rules: pd.DataFrame) -> pd.DataFrame:
 
 def page(scope: UpdateScope, rules: pd.DataFrame, draft: AdapterDraft | None, folder: Path) -> None:
     """Write a page with curves."""
-    from rankscope.scope.figures import update_figures
-    from rankscope.scope.rules import energy_curve
-
     matrices = _matrices(scope, rules)
     tables = {"Every matrix": matrices, "Kept energy of one rank shared by all matrices": energy_curve(scope)}
     if draft is not None:
@@ -85,10 +76,6 @@ def content(
     adapter: Adapter | None,
 ) -> dict[str, Any]:
     """All of it, for JSON."""
-    from rankscope.cli.tables import records
-    from rankscope.scope.rules import energy_curve
-    from rankscope.scope.snippets import axolotl_text
-
     content: dict[str, Any] = {
         "base_model": scope.base.label,
         "model": scope.tuned.label,
@@ -117,8 +104,6 @@ def content(
 
 def end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
     """Say what an adapter cannot hold, which makes it partial, and what was found wrong with it."""
-    from rankscope.scope.pairs import row_name
-
     found = [] if fidelity is None else fidelity.warnings()
     if fates.lost:
         total = sum(item.energy for item in fates.items)
@@ -133,6 +118,6 @@ def end(fates: Fates, fidelity: Fidelity | None, log: Console) -> None:
             f"{first}{rest}."
         )
     for line in found:
-        log.print(printable(line), soft_wrap=True, markup=False)
+        aside(line, log)
     if fates.lost or (fidelity is not None and fidelity.unexplained):
         raise typer.Exit(PARTIAL)

@@ -7,34 +7,24 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from rankscope.cli import update_answer
-from rankscope.cli.app import AsJson, app, emit
-from rankscope.cli.choices import RULES, ProfileChoice, RoundingChoice
+from rankscope.cli.app import AsJson, Csv, app, aside, emit_json
 from rankscope.cli.options import Device, Revision, quiet_transformers, tensor_bar
-from rankscope.cli.tables import Csv
+from rankscope.cli.tables import write_csv
 from rankscope.core import InputError
-from rankscope.core.text import printable
+from rankscope.scope.choices import RULES, BaseRounding, Profile
 
 if TYPE_CHECKING:
     from rankscope.checkpoints import Source
     from rankscope.scope.adapter import AdapterDraft
-    from rankscope.scope.updates import BaseRounding, UpdateScope
+    from rankscope.scope.updates import Filters, UpdateScope
 
 
 MOST_ROWS = 100
-
-
-class Filters(TypedDict):
-    """What decides which tensors are measured, and how."""
-
-    include_regex: str | None
-    exclude_regex: str | None
-    base_rounding: BaseRounding
 
 
 @app.command()
@@ -71,17 +61,17 @@ def updates(
         ),
     ] = None,
     base_rounding: Annotated[
-        RoundingChoice,
+        BaseRounding,
         typer.Option(
             help="Rounding of the base in the noise that signal must pass: exact if training started from the stored "
             "base, counted if it was rounded from other weights, auto to see it in the update."
         ),
-    ] = RoundingChoice.AUTO,
+    ] = BaseRounding.AUTO,
     max_rank: Annotated[int | None, typer.Option(help="No rank above this one.")] = None,
     profile: Annotated[
-        ProfileChoice,
+        Profile,
         typer.Option(help="exact: all that PEFT can hold; portable: one rank, linear layers only."),
-    ] = ProfileChoice.EXACT,
+    ] = Profile.EXACT,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -118,15 +108,14 @@ def updates(
     """
     from rankscope.checkpoints import open_source
     from rankscope.checkpoints.modules import import_extra
+    from rankscope.cli import update_answer
     from rankscope.cli.fine_tunes import base_of, compare_fine_tunes, labelled, merge_weights
-    from rankscope.cli.tables import to_json, write_csv
     from rankscope.lab.runner import check_device
     from rankscope.scope.adapter import refuse_existing, write_adapter
-    from rankscope.scope.fates import Profile
     from rankscope.scope.lora_source import open_tuned
     from rankscope.scope.merged import merged_source
     from rankscope.scope.rules import check_rule, compare_rules
-    from rankscope.scope.updates import BaseRounding
+    from rankscope.scope.updates import Filters
 
     chosen = rule or ("energy@0.95" if budget is None else f"budget={budget}")
     check_device(device)
@@ -138,11 +127,7 @@ def updates(
     weights = merge_weights(model, merge, writes=out_path is not None or dry_run or page is not None)
     base = open_source(base_of(model, base_model), revision=revision)
     opened = [open_tuned(given, base, revision=revision) for given in model]
-    filters: Filters = {
-        "include_regex": include_regex,
-        "exclude_regex": exclude_regex,
-        "base_rounding": BaseRounding(base_rounding),
-    }
+    filters = Filters(include_regex, exclude_regex, base_rounding)
     if len(opened) > 1 and weights is None:
         compare_fine_tunes(
             {
@@ -166,9 +151,8 @@ def updates(
             "Check --model, or widen the filters."
         )
     rules = compare_rules(scope, budget=budget)
-    if csv is not None:
-        write_csv(scope.table, csv)
-    asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": Profile(profile)}
+    write_csv(scope.table, csv)
+    asked: dict[str, Any] = {"rule": chosen, "max_rank": max_rank, "profile": profile}
     draft = _draft(scope, asked, needed=out_path is not None or dry_run, log=log)
     adapter = None
     if draft is not None and out_path is not None and not dry_run:
@@ -180,7 +164,7 @@ def updates(
     if page is not None:
         update_answer.page(scope, rules, draft, page)
     if as_json:
-        emit(to_json(update_answer.content({**asked, **filters}, scope, rules, draft, adapter)))
+        emit_json(update_answer.content({**asked, **filters._asdict()}, scope, rules, draft, adapter))
     else:
         update_answer.show(scope, rules, chosen, draft, adapter, top)
     if draft is not None and (adapter is not None or dry_run):
@@ -195,16 +179,16 @@ def _measured(
     device: str,
     log: Console,
 ) -> UpdateScope:
-    from rankscope.scope.updates import measure_updates
+    from rankscope.scope.updates import measure_sources
 
     try:
         with tensor_bar("updates", log) as progress:
-            return measure_updates(
-                base, tuned, **filters, resume_path=journal, device=device, progress=progress
+            return measure_sources(
+                base, tuned, filters, resume_path=journal, device=device, progress=progress
             )
     except KeyboardInterrupt:
         if journal is not None:
-            log.print(f"What is measured is kept in {journal}; run again to go on.", soft_wrap=True)
+            aside(f"What is measured is kept in {journal}; run again to go on.", log)
         raise
 
 
@@ -214,9 +198,7 @@ def _journal(base: Source, tuned: Source, filters: Filters) -> Path | None:
 
     if base.folder is None or tuned.folder is None:
         return None
-    inputs = fingerprint(
-        base, tuned, (filters["include_regex"], filters["exclude_regex"], filters["base_rounding"])
-    )
+    inputs = fingerprint(base, tuned, filters)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "rankscope" / "updates" / hashlib.sha256(inputs.encode()).hexdigest()[:24]
     with suppress(OSError):
@@ -234,5 +216,5 @@ def _draft(scope: UpdateScope, asked: dict[str, Any], *, needed: bool, log: Cons
     except InputError as error:
         if needed:
             raise
-        log.print(printable(f"No adapter can be recommended: {error}"), soft_wrap=True, markup=False)
+        aside(f"No adapter can be recommended: {error}", log)
         return None

@@ -1,6 +1,5 @@
 """Verdicts for people and for machines."""
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rankscope.cli.app import emit, number
+from rankscope.cli.app import emit_json, number
 from rankscope.lab import Judgement, Verdict
 from rankscope.lab.check import Check
 from rankscope.lab.claim import Claim, wrong_by_chance
@@ -36,7 +35,7 @@ def show(made: "Sequence[Section]", as_json: bool) -> None:
                 *map(_unfinished, section.unfinished),
             )
         ]
-        emit(json.dumps(found, ensure_ascii=False, indent=2))
+        emit_json(found)
         return
     console = Console()
     for paper, of_paper in groupby(judgements, key=lambda judgement: judgement.claim.id.partition(".")[0]):

@@ -1,7 +1,7 @@
 """A figure as data: panels of curves, bars or maps. The report draws them; nothing here draws."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
@@ -23,6 +23,9 @@ MARGIN = 0.05
 
 ASIDE = 0.25
 """How far from a whole number a point may be drawn so as not to cover another."""
+
+MANY_POINTS = 12
+"""Beyond so many points a curve has no markers, and its interval is a band, not a hedge of bars."""
 
 SIDEWAYS = 0.12
 """Between the points of two series at one label, in units of the labels' distance."""
@@ -206,10 +209,18 @@ class Panel:
 
     @property
     def counts(self) -> bool:
-        """Whether y counts something: every value is a whole number, and between two there is no tick."""
-        return bool(self.series) and all(
-            math.isnan(y) or float(y).is_integer() for series in self.series for y in series.y
-        )
+        """Whether a linear y counts something: every value is a whole number, and between two there is no tick."""
+        return self._all_linear(lambda y: float(y).is_integer())
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether a linear y is nowhere under 0: an interval may reach there, what it is of cannot."""
+        return self._all_linear(lambda y: y >= 0)
+
+    def _all_linear(self, holds: Callable[[float], bool]) -> bool:
+        """Whether y is linear, and something holds of all its values."""
+        values = [y for series in self.series for y in series.y]
+        return bool(self.series) and not self.log_y and all(math.isnan(y) or holds(y) for y in values)
 
     @property
     def alt(self) -> str:

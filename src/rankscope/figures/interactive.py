@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from rankscope.figures import palette
-from rankscope.figures.figure import Drawn, Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.figure import MANY_POINTS, Drawn, Figure, HeatMap, Mark, Panel, Series
 from rankscope.figures.names import SLANT, free_names
 from rankscope.figures.ticks import bar_texts, tick_text
 
@@ -33,9 +33,6 @@ BESIDE = 80
 
 LETTER = 5.0
 """Pixels of a letter of a point's name."""
-
-MANY_POINTS = 12
-"""Beyond so many points a curve has no markers, and its interval is a band, not a hedge of bars."""
 
 Chart = dict[str, Any]
 
@@ -123,12 +120,12 @@ def chart(panel: Panel, figure: Figure | None = None, height: int = HEIGHT) -> C
     y_axis = _axis(panel.y_label, panel.log_y, None)
     if ticks := panel.y_ticks(y_range):
         y_axis |= {"tickvals": ticks, "ticktext": [tick_text(tick, POWER) for tick in ticks]}
-    if panel.counts and not panel.log_y:
+    if panel.counts:
         y_axis |= {"tickformat": ",d"}
     if y_range:
         y_axis |= {"range": [math.log10(end) for end in y_range] if panel.log_y else list(y_range)}
-    elif not panel.log_y and traces and all(y >= 0 for s in panel.series for y in s.y if math.isfinite(y)):
-        y_axis |= {"rangemode": "nonnegative"}  # an interval may reach under 0; what it is of cannot
+    elif panel.nonnegative:
+        y_axis |= {"rangemode": "nonnegative"}
     return {
         "data": traces,
         "layout": layout | {"xaxis": x_axis, "yaxis": y_axis, "annotations": names or None},

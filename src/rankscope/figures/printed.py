@@ -18,7 +18,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from rankscope.core.files import write_atomic
 from rankscope.figures import palette
-from rankscope.figures.figure import MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
+from rankscope.figures.figure import MANY_POINTS, MOST_COLUMNS, Drawn, Figure, HeatMap, Mark, Panel, Series
 from rankscope.figures.names import MOST_NAMED, SLANT, free_names
 from rankscope.figures.ticks import bar_texts, tick_text
 
@@ -186,14 +186,10 @@ def _draw(axis: Any, panel: Panel, figure: Figure) -> None:
         axis.set_yticks(ticks, [tick_text(tick, POWER) for tick in ticks])
         axis.minorticks_off()
         axis.set_ylim(low, high)
-    if panel.counts and not panel.log_y:
+    if panel.counts:
         axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-    if (
-        low < 0
-        and not panel.log_y
-        and all(y >= 0 for series in panel.series for y in series.y if not math.isnan(y))
-    ):
-        axis.set_ylim(bottom=0)  # an interval may reach under 0; what it is of cannot
+    if low < 0 and panel.nonnegative:
+        axis.set_ylim(bottom=0)
     _name_points(axis, panel)
     axis.grid(alpha=0.25)
 
@@ -215,7 +211,7 @@ def _draw_series(
             axis.margins(y=BAR_ROOM)
     elif series.paper and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
-    elif len(x) > 12 and series.mark is Mark.LINE:
+    elif len(x) > MANY_POINTS and series.mark is Mark.LINE:
         axis.plot(x, y, color=colour, linestyle=dash.matplotlib, label=series.name)
         if errors:
             axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)

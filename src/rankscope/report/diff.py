@@ -7,10 +7,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from rankscope.figures.figure import Figure
-from rankscope.figures.interactive import charts_html
 from rankscope.lab.claim import Claim, Judgement
 from rankscope.lab.section import Section
-from rankscope.report.html import write_page
+from rankscope.report.html import charts, write_page
 
 NO_VERDICT = "no verdict"
 
@@ -73,4 +72,4 @@ def _figures(sections: Sequence[Section]) -> dict[str, Figure]:
 def _charts(figure: Figure | None) -> Markup:
     if figure is None:
         return Markup("<p>This run has no such figure.</p>")
-    return Markup('<p class="soft">{}</p>').format(figure.sizes) + Markup(charts_html(figure))
+    return Markup('<p class="soft">{}</p>').format(figure.sizes) + charts(figure)

@@ -21,7 +21,7 @@ from rankscope.figures.figure import Figure, Panel
 from rankscope.figures.interactive import SMALL, charts_html, panel_html
 from rankscope.lab.agreement import Fate, fate, sentences
 from rankscope.lab.check import Verdict
-from rankscope.lab.claim import Claim, wrong_by_chance
+from rankscope.lab.claim import wrong_by_chance
 from rankscope.lab.engines.workers import FORKS, Signals, hands
 from rankscope.lab.paper import Paper
 from rankscope.lab.section import Section
@@ -39,6 +39,7 @@ def write_report(
     found = answers(sections)
     top = hero(found)
     judged = [one for section in sections for one in section.judgements]
+    unfinished = [one for section in sections for one in section.unfinished]
     said = statements(sections)
     if printed:
         _draw(
@@ -56,7 +57,7 @@ def write_report(
         decided=sum(one.verdict is not Verdict.UNDECIDED for one in judged),
         wrong=wrong_by_chance(judged),
         fates=[one.value for one in Fate],
-        claims=len({claim.id for section in sections for claim in _claims(section)}),
+        claims=len({one.claim.id for one in judged} | {one.claim.id for one in unfinished}),
         papers={section.paper.name: title(section.paper) for section in sections},
         pictures=pictures if printed else None,
     )
@@ -74,6 +75,7 @@ def write_page(path: Path, template: str, **values: object) -> Path:
     )
     environment = Environment(loader=PackageLoader("rankscope.report", ""), autoescape=True, trim_blocks=True)
     environment.filters |= {
+        "charts": charts,
         "panel": _panel,
         "labels": labels,
         "scale_words": scale_words,
@@ -99,7 +101,8 @@ def _digest(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _charts(figure: Figure) -> Markup:
+def charts(figure: Figure) -> Markup:
+    """A figure's charts as a part of a page."""
     return Markup(charts_html(figure))  # every name in it was escaped there
 
 
@@ -127,31 +130,21 @@ def _draw(figures: Sequence[Figure], folder: Path) -> None:
             drawn.result()
 
 
-def _claims(section: Section) -> list[Claim]:
-    return [one.claim for one in section.judgements] + [one.claim for one in section.unfinished]
-
-
 def _section(section: Section) -> dict[str, object]:
     return {
-        "paper": section.paper,
+        **vars(section),
+        "section": section,
         "title": title(section.paper),
         "size": scale_words(section.scale),
-        "scale": section.scale,
-        "suffix": section.suffix,
         "id": section.paper.name + section.suffix,
-        "notes": section.notes,
-        "section": section,
-        "beside": section.beside,
         "agreement": list(sentences(section)) if section.beside else (),
         "fates": {one.claim.id: fate(one, section.beside) for one in section.judgements},
         "groups": groups(section),
         "drawn": {figure.id for figure in section.figures},
         "undecided": {one.claim.id: undecided(one, section.scale) for one in section.judgements},
-        "ruled": section.ruled,
         "figures": [
             {
                 "figure": figure,
-                "charts": _charts(figure),
                 "runs": [_run(name, section.provenance) for name in figure.experiments],
                 "claims": [j for j in section.judgements if j.claim.figure + section.suffix == figure.id],
                 "replications": [r for r in section.replications if r.figure + section.suffix == figure.id],

@@ -1,52 +1,35 @@
 """The page of one instrument: findings, what they leave out, charts and the whole table."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from markupsafe import Markup
 
-from rankscope.core import InputError
+from rankscope.core import plain_errors
 from rankscope.core.text import cell_text
 from rankscope.figures.figure import Figure
-from rankscope.figures.interactive import charts_html
 from rankscope.report.html import write_page
 
 
-@dataclass(frozen=True)
-class ScopePage:
-    """What a page of the scope shows, in this order."""
-
-    title: str
-    findings: Sequence[str]
-    notes: Sequence[str] = ()
-    figures: Sequence[Figure] = ()
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-
-
-def write_scope_page(folder: Path, page: ScopePage) -> Path:
+def write_scope_page(
+    folder: Path,
+    title: str,
+    findings: Sequence[str],
+    figures: Sequence[Figure],
+    tables: Mapping[str, pd.DataFrame],
+    notes: Sequence[str] = (),
+) -> Path:
     """Write the page as index.html in `folder`, which is made where it is missing."""
-    try:
+    with plain_errors(folder, "Give a folder with room to write in."):
         return write_page(
             folder / "index.html",
             "scope.html.jinja",
-            title=page.title,
-            findings=page.findings,
-            notes=page.notes,
-            figures=[
-                {
-                    "figure": figure,
-                    "charts": Markup(charts_html(figure)),
-                }  # every name in it was escaped there
-                for figure in page.figures
-            ],
-            tables=[_table(title, frame) for title, frame in page.tables.items()],
+            title=title,
+            findings=findings,
+            notes=notes,
+            figures=figures,
+            tables=[_table(title, frame) for title, frame in tables.items()],
         )
-    except OSError as error:
-        raise InputError(
-            f"{folder}: {error.strerror or error}. Give a folder with room to write in."
-        ) from None
 
 
 def _table(title: str, frame: pd.DataFrame) -> dict[str, object]:

@@ -17,11 +17,13 @@ from rankscope.core import InputError, plain_errors
 from rankscope.core.files import write_atomic
 from rankscope.scope.adapter_config import adapter_config
 from rankscope.scope.adapter_tensors import AdapterTensors
-from rankscope.scope.fates import Fate, Fates, Profile, decide_fates
+from rankscope.scope.choices import BaseRounding, Profile
+from rankscope.scope.fates import Fate, Fates, decide_fates
 from rankscope.scope.fidelity import Fidelity, measure_fidelity
+from rankscope.scope.lora_source import open_both
 from rankscope.scope.pairs import row_name
-from rankscope.scope.rules import ranks_by
-from rankscope.scope.updates import BaseRounding, TensorProgress, UpdateScope, measure_updates
+from rankscope.scope.rules import ranks_by, sides
+from rankscope.scope.updates import Filters, TensorProgress, UpdateScope, measure_sources
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,15 @@ class AdapterDraft:
     @property
     def parameters(self) -> tuple[int, int]:
         """How many numbers it will hold, in factors and in modules that are kept whole; tied copies aside."""
-        sizes = self.scope.table.set_index("name")
+        of_rank, sizes = sides(self.scope), self.scope.table.set_index("name")["parameters"]
         factors = whole = 0
         for item in self.fates.items:
+            name = row_name(item.pair)
             if item.fate == Fate.DECOMPOSED:
-                sides = sum(int(side) for side in str(sizes.loc[row_name(item.pair), "shape"]).split(" × "))
-                factors += (self.config["r"] if self.fates.profile == Profile.PORTABLE else item.rank) * sides
+                rank = self.config["r"] if self.fates.profile == Profile.PORTABLE else item.rank
+                factors += rank * of_rank[name]
             elif item.fate == Fate.WHOLE:
-                whole += int(str(sizes.loc[row_name(item.pair), "parameters"]))
+                whole += int(sizes[name])
         return factors, whole
 
     def size_sentence(self) -> str:
@@ -110,17 +113,9 @@ def export_adapter(
     """
     import_extra("peft")
     refuse_existing(Path(out_path))
-    scope = measure_updates(
-        base_model,
-        model,
-        revision=revision,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-        base_rounding=base_rounding,
-        resume_path=resume_path,
-        device=device,
-        progress=progress,
-    )
+    base, tuned = open_both(base_model, model, revision=revision)
+    filters = Filters(include_regex, exclude_regex, base_rounding)
+    scope = measure_sources(base, tuned, filters, resume_path=resume_path, device=device, progress=progress)
     draft = draft_adapter(scope, rule=rule, max_rank=max_rank, profile=profile)
     return write_adapter(draft, out_path, verify=verify, device=device, progress=progress)
 

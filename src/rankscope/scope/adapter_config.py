@@ -9,7 +9,8 @@ from typing import Any
 from rankscope.checkpoints import Source
 from rankscope.checkpoints.modules import Home
 from rankscope.core import InputError
-from rankscope.scope.fates import Fate, Fates, Profile
+from rankscope.scope.choices import Profile
+from rankscope.scope.fates import Fate, Fates
 
 
 def adapter_config(fates: Fates, base: Source, model: Any) -> dict[str, Any]:
@@ -24,8 +25,8 @@ def adapter_config(fates: Fates, base: Source, model: Any) -> dict[str, Any]:
         raise InputError(f"Nothing is left to write: {'; '.join(reasons)}. Relax the filters or the rule.")
     if not ranks and not experts:
         ranks = {_carrier(fates, model): 1}
-    every = [*ranks.values(), *experts.values()]
-    common = max(every, default=1) if fates.profile == Profile.PORTABLE else _most_common(every)
+    every = [*ranks.values(), *experts.values()] or [1]
+    common = max(every) if fates.profile == Profile.PORTABLE else Counter(every).most_common(1)[0][0]
     own = {} if fates.profile == Profile.PORTABLE else {**ranks, **experts}
     pattern = {"^" + re.escape(name): rank for name, rank in sorted(own.items()) if rank != common}
     whole = sorted(fates.whole_modules)
@@ -60,10 +61,6 @@ def _carrier(fates: Fates, model: Any) -> str:
     if not layers:
         raise InputError("Only whole modules changed and no linear layer is left for PEFT to adapt.")
     return min(layers, key=lambda name: (model.get_submodule(name).weight.numel(), name))
-
-
-def _most_common(ranks: list[int]) -> int:
-    return Counter(ranks).most_common(1)[0][0] if ranks else 1
 
 
 def _peft_can_tie(fates: Fates, model: Any) -> bool:

@@ -7,7 +7,6 @@ optimal truncation of the product (`directions`); the coordinates of all heads t
 from __future__ import annotations
 
 import copy
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,16 +20,15 @@ from torch import Tensor
 
 from rankscope.checkpoints import open_checkpoint, open_source
 from rankscope.checkpoints.opening import Model
-from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.core import InputError
 from rankscope.scope.adapter import refuse_existing, written_whole
 from rankscope.scope.directions import balanced_directions
 from rankscope.scope.fidelity import load_model
 from rankscope.scope.head_space import HeadSpace, Product, head_spaces, packings, silence_coordinates, turn
 from rankscope.scope.moments import loss_slopes, space_moments, weight_moments
-from rankscope.scope.neurons import ModelInputs, embedding_distance, embeddings, gives_loss, mean_loss
+from rankscope.scope.neurons import ModelInputs
 from rankscope.scope.packed_layers import load_compressed, write_packed
-from rankscope.scope.prune import Pruned, parameter_bytes, parameter_count, seconds_per_batch
+from rankscope.scope.prune import Pruned, compared, copy_tokenizer, harm, parameter_bytes, parameter_count
 
 Key = tuple[str, Product]
 Kept = Mapping[Key, Bool[Tensor, "group rank"]]
@@ -129,11 +127,7 @@ def compress_heads(
     rows: list[dict[str, Any]] = []
     for ranking in Ranking:
         lowered, kept = lower_ranks(whole, share, choosing, ranking)
-        if gives_loss(whole):
-            losses = [mean_loss(lowered, part) for part in (choosing, judging)]
-        else:
-            pairs = [(embeddings(lowered, part), embeddings(whole, part)) for part in (choosing, judging)]
-            losses = [embedding_distance(*pair) for pair in pairs]
+        losses = [harm(lowered, whole, part) for part in (choosing, judging)]
         rows.append({"ranking": str(ranking), "choosing": losses[0], "judging": losses[1]})
         if not found or losses[0] <= min(row["choosing"] for row in rows):
             found = {ranking: (lowered, kept)}
@@ -144,19 +138,10 @@ def compress_heads(
     lowered.config.dtype = next(iter(kinds.values()))
     with written_whole(out) as draft:
         write_packed(lowered, spec, draft)
-        for file in [] if source.folder is None else tokenizer_files(source.folder):
-            shutil.copyfile(file, draft / file.name)
+        copy_tokenizer(source, draft)
         again = load_compressed(draft)
         smaller, fewer = parameter_count(again), parameter_bytes(again)
-        pair = (whole, again.float().to(device))
-        with_loss = gives_loss(whole)
-        loss = (mean_loss(pair[0], judging), mean_loss(pair[1], judging)) if with_loss else None
-        moved = (
-            None
-            if with_loss
-            else embedding_distance(embeddings(pair[1], judging), embeddings(pair[0], judging))
-        )
-        seconds = seconds_per_batch(pair, judging)
+        seconds, loss, moved = compared((whole, again.float().to(device)), judging)
     return Compressed(
         path=out,
         parameters=(sizes, smaller),

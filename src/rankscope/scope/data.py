@@ -19,17 +19,14 @@ from rankscope.checkpoints.modules import import_extra
 from rankscope.checkpoints.source import refuse_special
 from rankscope.checkpoints.tokenizer import tokenizer_files
 from rankscope.core import InputError
+from rankscope.scope.choices import ACCEPTED
 
 ROWS = 8
 TOKENS = 128
-ACCEPTED = (
-    "Accepted: plain text (the model's folder must hold its tokenizer), .json with lists of token ids, or "
-    ".safetensors with the model's inputs by name, such as input_ids (rows × tokens) and labels"
-)
 
 
-def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[dict[str, Tensor]]:
-    """Batches of at most `rows` rows from a file: tensors, lists of token ids, or text for the own tokenizer."""
+def read_batches(path: str | Path, source: Source) -> list[dict[str, Tensor]]:
+    """Batches of a few rows from a file: tensors, lists of token ids, or text for the own tokenizer."""
     file = Path(path)
     if file.exists():
         refuse_special(file)
@@ -37,7 +34,7 @@ def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[
         if file.suffix == ".safetensors":
             inputs = load_file(file)
         elif file.suffix == ".json":
-            return _checked(_from_lists(file, rows), source, file)
+            return _checked(_from_lists(file), source, file)
         else:
             inputs = {"input_ids": _tokenised(file, source)}
     except (OSError, UnicodeDecodeError, SafetensorError) as error:
@@ -48,13 +45,13 @@ def read_batches(path: str | Path, source: Source, *, rows: int = ROWS) -> list[
         raise InputError(f"{file}: every tensor must have the same number of rows, at least 1. {ACCEPTED}.")
     (count,) = sizes
     batches = [
-        {name: value[start : start + rows] for name, value in inputs.items()}
-        for start in range(0, count, rows)
+        {name: value[start : start + ROWS] for name, value in inputs.items()}
+        for start in range(0, count, ROWS)
     ]
     return _checked(batches, source, file)
 
 
-def _from_lists(file: Path, rows: int) -> list[dict[str, Tensor]]:
+def _from_lists(file: Path) -> list[dict[str, Tensor]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, RecursionError) as error:
@@ -67,7 +64,7 @@ def _from_lists(file: Path, rows: int) -> list[dict[str, Tensor]]:
     batches = []
     for _, alike in groupby(lists, key=len):
         same = torch.tensor(list(alike))
-        batches += [{"input_ids": same[start : start + rows]} for start in range(0, len(same), rows)]
+        batches += [{"input_ids": same[start : start + ROWS]} for start in range(0, len(same), ROWS)]
     return batches
 
 
@@ -121,18 +118,12 @@ def _checked(batches: list[dict[str, Tensor]], source: Source, file: Path) -> li
             raise InputError(
                 f"{file}: a row of one token has nothing to predict. Give rows of at least 2 tokens."
             )
-        worst = _outside(tokens, size) if isinstance(size, int) else None
-        if worst is not None:
+        if isinstance(size, int) and len(strange := tokens[(tokens < 0) | (tokens >= size)]):
             raise InputError(
-                f"{file}: token id {worst} is not in 0 … {int(size or 0) - 1}, the vocabulary of {source.label}. "
+                f"{file}: token id {strange[0]} is not in 0 … {size - 1}, the vocabulary of {source.label}. "
                 "Tokenise the data for this model."
             )
     return batches
-
-
-def _outside(tokens: Tensor, size: int) -> int | None:
-    strange = tokens[(tokens < 0) | (tokens >= size)]
-    return int(strange[0]) if len(strange) else None
 
 
 def measured_on(batches: Sequence[Mapping[str, Tensor]]) -> str:

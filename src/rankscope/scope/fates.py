@@ -11,18 +11,10 @@ import pandas as pd
 from torch import nn
 
 from rankscope.checkpoints.modules import Home, Slot, find_slots, tied_parameters
+from rankscope.scope.choices import Profile
 from rankscope.scope.pairs import TensorPair, row_name
 from rankscope.scope.peft_limits import nested_twins, reachable
 from rankscope.scope.updates import UpdateScope
-
-
-class Profile(StrEnum):
-    """Which adapters to write."""
-
-    EXACT = "exact"
-    """every change that PEFT can hold: ranks of their own, biases, experts, whole norms and embeddings"""
-    PORTABLE = "portable"
-    """what other servers load too: one rank, linear layers only"""
 
 
 class Fate(StrEnum):

@@ -76,12 +76,10 @@ class Fidelity:
         return found
 
 
-def measure_fidelity(
-    base: Source, tuned: Source, adapter: Path, fates: Fates, batch: Mapping[str, Tensor] | None = None
-) -> Fidelity:
+def measure_fidelity(base: Source, tuned: Source, adapter: Path, fates: Fates) -> Fidelity:
     """Load `adapter` on the base in float32 and compare with the tuned model on a fixed batch."""
     goal = _open(tuned)
-    given = fixed_batch(goal) if batch is None else batch
+    given = fixed_batch(goal)
     wanted, vocabulary = _output(goal, given), _vocabulary(goal)
     del goal
     gc.collect()

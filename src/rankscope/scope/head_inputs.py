@@ -45,18 +45,14 @@ class Covariance:
 
 
 def measure_inputs(
-    model: Model,
-    batches: Sequence[ModelInputs],
-    *,
-    revision: str | None = None,
-    device: str | torch.device = "cpu",
+    model: Model, batches: Sequence[ModelInputs], *, device: str | torch.device = "cpu"
 ) -> pd.DataFrame:
     """Per head the participation ratio of what its keys and its queries are made from, and the effective rank of QK on it.
 
     On inputs with covariances Λ_k and Λ_q QK acts as Λ_k^½ QK Λ_q^½. Where a batch has an attention mask, padding is left
     out. Beside the model, memory holds a covariance per layer, dim × dim in float64.
     """
-    source = open_source(model, revision=revision)
+    source = open_source(model)
     blocks = open_checkpoint(source).attention
     seen = _read(load_model(source).to(device), blocks, batches)
     rows: list[dict[str, Any]] = []

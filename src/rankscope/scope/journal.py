@@ -41,9 +41,6 @@ class Journal:
                 journal._read(file)
         return journal
 
-    def __contains__(self, key: str) -> bool:
-        return key in self.entries
-
     def record(self, key: str, entry: Entry) -> None:
         """Keep an entry, on disk too where there is a folder."""
         self.entries[key] = entry
@@ -53,10 +50,6 @@ class Journal:
             name = hashlib.sha256(key.encode()).hexdigest()[:24]
             with plain_errors(self.folder, ROOM), write_atomic(self.folder / f"{name}.json") as draft:
                 draft.write_text(json.dumps(content), encoding="utf-8")
-
-    def recall(self, key: str) -> Entry:
-        """The entry that was kept under `key`."""
-        return self.entries[key]
 
     def _read(self, file: Path) -> None:
         try:

@@ -50,6 +50,12 @@ def open_tuned(model: Model, base: Source, *, revision: str | None = None) -> So
     return open_source(model, revision=revision) if folder is None else open_adapter(folder, base)
 
 
+def open_both(base_model: Model, model: Model, *, revision: str | None = None) -> tuple[Source, Source]:
+    """The base and the tuned model."""
+    base = open_source(base_model, revision=revision)
+    return base, open_tuned(model, base, revision=revision)
+
+
 def open_adapter(folder: Path, base: Source) -> Source:
     """`base` with the LoRA in `folder`: its adapted tensors are in float32, and what was added to them is in `products`."""
     config = _read_config(folder)
@@ -59,8 +65,7 @@ def open_adapter(folder: Path, base: Source) -> Source:
     stored = open_source(file, config={})
     reading = _Reading(folder, config, base, stored)
     reading.read()
-    products, whole = reading.products, reading.whole
-    shapes = reading.shapes
+    products, whole, shapes = reading.products, reading.whole, reading.shapes
     tensors = {
         name: TensorInfo(shapes[name], "F32") if name in shapes else info
         for name, info in base.tensors.items()
@@ -96,7 +101,8 @@ class _Reading:
     stored: Source
     products: dict[str, Callable[[], Factored]] = field(default_factory=dict)
     whole: dict[str, Callable[[], Tensor]] = field(default_factory=dict)
-    whole_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """of every tensor that is not the base's own"""
     resized: dict[str, int] = field(default_factory=dict)
     """fields of the configuration that follow a vocabulary of another size"""
 
@@ -113,12 +119,6 @@ class _Reading:
         with foreign_errors(str(self.folder)):
             _, homes = expected_state(skeleton(self.base), self.config)
         return {home: parameter for parameter, home in homes.items()}
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every tensor that is not the base's own."""
-        found = {name: self.base.info(name).shape for name in self.products}
-        return found | {name: self.whole_shapes.get(name, self.base.info(name).shape) for name in self.whole}
 
     def read(self) -> None:
         """Find the tensor of every key."""
@@ -171,6 +171,7 @@ class _Reading:
             return Factored(right.mT, left.mT) if flipped else Factored(left, right)
 
         for name, slot in pieces:
+            self.shapes.setdefault(name, self.base.info(name).shape)
             self.products[name] = (
                 whole_product if slot.expert is None else partial(_expert, whole_product, slot)
             )
@@ -200,7 +201,7 @@ class _Reading:
             return
         self.whole[name] = partial(self.stored.tensor, key)
         shape, before = self.stored.info(key).shape, self.base.info(name).shape
-        self.whole_shapes[name] = shape
+        self.shapes[name] = shape
         if (
             shape != before
             and shape[1:] == before[1:]
@@ -212,6 +213,7 @@ class _Reading:
         weight = self.stored.info(key.replace("B.bias", "A.weight")).shape
         scale = self._scale(module, weight[0] if weight else 0)
         ((name, _), *_) = self._pieces(f"{module}.bias", key)
+        self.shapes.setdefault(name, self.base.info(name).shape)
         self.whole[name] = lambda: self.base.tensor(name) + scale * self.stored.tensor(key)
 
     def _pieces(self, parameter: str, key: str) -> list[tuple[str, Slot]]:

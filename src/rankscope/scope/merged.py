@@ -60,9 +60,8 @@ def by_matrix(scopes: Mapping[str, UpdateScope], rule: str, *, max_rank: int | N
             )
         )
     joined = pd.concat(parts, axis=1)
-    joined[[f"{label} rank" for label in scopes]] = (
-        joined[[f"{label} rank" for label in scopes]].fillna(0).astype(int)
-    )
+    ranks = [f"{label} rank" for label in scopes]
+    joined[ranks] = joined[ranks].fillna(0).astype(int)
     return joined.rename_axis("name").reset_index()
 
 

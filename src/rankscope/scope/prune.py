@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankscope.checkpoints import Checkpoint, MlpBlock, open_checkpoint, open_source
+from rankscope.checkpoints import Checkpoint, MlpBlock, Source, open_checkpoint, open_source
 from rankscope.checkpoints.modules import foreign_errors
 from rankscope.checkpoints.opening import Model
 from rankscope.checkpoints.tokenizer import tokenizer_files
@@ -97,16 +97,10 @@ def prune_model(
         raise InputError("Nothing to prune at these shares: raise neurons or heads.")
     with written_whole(out) as draft:
         smaller.save_pretrained(draft)
-        for file in [] if source.folder is None else tokenizer_files(source.folder):
-            shutil.copyfile(file, draft / file.name)
+        copy_tokenizer(source, draft)
         again = type(smaller).from_pretrained(draft, dtype=torch.float32).eval()
         pair = (whole.float().to(device), again.to(device))
-        with_loss = bool(batches) and gives_loss(again)
-        loss = (mean_loss(pair[0], batches), mean_loss(pair[1], batches)) if with_loss else None
-        moved = None
-        if batches and not with_loss:
-            moved = embedding_distance(embeddings(pair[1], batches), embeddings(pair[0], batches))
-        seconds = seconds_per_batch(pair, batches) if batches else None
+        seconds, loss, moved = compared(pair, batches) if batches else (None, None, None)
     return Pruned(out, sizes, weights, seconds, loss, moved)
 
 
@@ -151,7 +145,8 @@ def _prune_neurons(checkpoint: Checkpoint, state: dict[str, Tensor], settings: A
                 continue
             value = checkpoint.source.read(name)
             value = value[block.expert] if block.layout.stacked_experts else value
-            cut = value.index_select(_side(block, role, value), _index(role, kept, len(size)))
+            places = torch.cat([kept, len(size) + kept]) if role == "gate_up" else kept
+            cut = value.index_select(_side(block, role, value), places)
             if block.layout.stacked_experts:
                 stacked.setdefault(name, []).append(cut)
             else:
@@ -176,10 +171,6 @@ def _side(block: MlpBlock, role: str, value: Tensor) -> int:
     return int((role == "down") != block.layout.transposed)
 
 
-def _index(role: str, kept: Tensor, hidden: int) -> Tensor:
-    return torch.cat([kept, hidden + kept]) if role == "gate_up" else kept
-
-
 def _prune_groups(checkpoint: Checkpoint, state: dict[str, Tensor], settings: Any, share: float) -> None:
     magnitudes = head_magnitudes(checkpoint)
     for block in checkpoint.attention:
@@ -199,6 +190,29 @@ def _prune_groups(checkpoint: Checkpoint, state: dict[str, Tensor], settings: An
             settings.head_dim = block.head_dim
         if hasattr(settings, "num_key_value_heads"):
             settings.num_key_value_heads = len(kept)
+
+
+def copy_tokenizer(source: Source, folder: Path) -> None:
+    """Put what `source` has of its tokenizer into the folder of a smaller model."""
+    for file in [] if source.folder is None else tokenizer_files(source.folder):
+        shutil.copyfile(file, folder / file.name)
+
+
+def compared(
+    pair: tuple[Any, Any], batches: Sequence[ModelInputs]
+) -> tuple[tuple[float, float], tuple[float, float] | None, float | None]:
+    """Seconds per batch and loss of the whole model and the smaller one; without a loss how far the embeddings moved."""
+    whole, smaller = pair
+    after = harm(smaller, whole, batches)
+    loss, moved = ((mean_loss(whole, batches), after), None) if gives_loss(whole) else (None, after)
+    return seconds_per_batch(pair, batches), loss, moved
+
+
+def harm(smaller: Any, whole: Any, batches: Sequence[ModelInputs]) -> float:
+    """The loss of a smaller model or, where it has none, the distance of its embeddings from those of the whole one."""
+    if gives_loss(smaller):
+        return mean_loss(smaller, batches)
+    return embedding_distance(embeddings(smaller, batches), embeddings(whole, batches))
 
 
 def parameter_count(model: Any) -> int:

@@ -19,13 +19,13 @@ from torch import Tensor
 from rankscope.core import InputError
 from rankscope.core.streams import stream
 from rankscope.linalg.sphere import haar_frame
+from rankscope.scope.choices import QUERIES
 from rankscope.scope.nearest import Best, Scratch
 from rankscope.scope.rows import BLOCK, Rows
 from rankscope.theory.points.agreement import agreements, recall
 from rankscope.theory.points.spectra import dimensions
 
 SHARES = (0.9, 0.95, 0.99)
-QUERIES = 1000
 PASSES = 2
 """How often the keys are read: for their moments, and for the neighbours."""
 
@@ -46,7 +46,6 @@ Maps = tuple[Float[Tensor, "dim dim"], Float[Tensor, "dim dim"]]
 class Moments:
     """Mean and covariance of rows, from one pass, and rows that were picked on the way."""
 
-    count: int
     mean: Float[np.ndarray, " dim"]
     covariance: Float[np.ndarray, "dim dim"]
     picked: Float[np.ndarray, "row dim"]
@@ -68,10 +67,8 @@ class RetrievalScope:
 
     def sentences(self) -> list[str]:
         """The answer in words."""
-        found, head = (
-            self.summary,
-            self.table[self.table["rank"] == self.summary["head_rank"]].set_index("way"),
-        )
+        found = self.summary
+        head = self.table[self.table["rank"] == found["head_rank"]].set_index("way")
         kept = "; ".join(f"{WAYS[str(way)]} {row['agreement']:.2f}" for way, row in head.iterrows())
         ranks = self.needed[self.needed["way"] == PRINCIPAL].set_index("share")["rank"]
         return [
@@ -154,7 +151,7 @@ def moments(rows: Rows, picked: np.ndarray, block: int = BLOCK) -> Moments:
         taken[inside] = part[picked[inside] - start]
     assert origin is not None
     mean = total / rows.count
-    return Moments(rows.count, origin + mean, second / rows.count - np.outer(mean, mean), taken)
+    return Moments(origin + mean, second / rows.count - np.outer(mean, mean), taken)
 
 
 def _maps(
@@ -168,17 +165,17 @@ def _maps(
     (left, left_inverse), (right, right_inverse) = _roots(fitted), _roots(covariance)
     u, s, v = np.linalg.svd(left @ right)
     turned = haar_frame(dim=dim, count=dim, generator=generator).T.numpy()
-    same = {PRINCIPAL: directions, RANDOM: turned, LEADING: np.eye(dim)}
-    maps = {way: (one, one) for way, one in same.items()} | {
-        LEARNED: (left_inverse @ u * s, right_inverse @ v.T)
+    maps = {
+        PRINCIPAL: (directions, directions),
+        LEARNED: (left_inverse @ u * s, right_inverse @ v.T),
+        RANDOM: (turned, turned),
+        LEADING: (np.eye(dim), np.eye(dim)),
     }
-    return {
-        way: (
-            torch.from_numpy(np.ascontiguousarray(of_query)).float(),
-            torch.from_numpy(np.ascontiguousarray(of_key)).float(),
-        )
-        for way, (of_query, of_key) in ((way, maps[way]) for way in WAYS)
-    }
+    return {way: (_tensor(of_query), _tensor(of_key)) for way, (of_query, of_key) in maps.items()}
+
+
+def _tensor(matrix: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(matrix)).float()
 
 
 def _roots(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

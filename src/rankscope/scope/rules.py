@@ -12,9 +12,8 @@ import torch
 from rankscope.checkpoints import open_source
 from rankscope.core import InputError
 from rankscope.linalg.spectrum import energy_rank
+from rankscope.scope.choices import RULES
 from rankscope.scope.updates import UpdateScope
-
-RULES = "energy@SHARE (such as energy@0.95), signal, gavish-donoho, rank=N, budget=PARAMETERS, full"
 
 
 def ranks_by(scope: UpdateScope, rule: str, *, max_rank: int | None = None) -> dict[str, int]:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from rankscope.checkpoints import Source, open_source
-from rankscope.checkpoints.opening import Model
+from rankscope.checkpoints import Source
 from rankscope.core import InputError
 from rankscope.linalg.decompose import singular_values, squared_norm
 from rankscope.linalg.factored import Factored
-from rankscope.linalg.noise import observed_noise, rounding_noise, seen_share, stored_precision
+from rankscope.linalg.noise import RoundingNoise, observed_noise, rounding_noise, seen_share, stored_precision
 from rankscope.linalg.spectrum import effective_rank, energy_rank, stable_rank
 from rankscope.measure.updates import ENERGIES, measured_ranks
+from rankscope.scope.choices import BaseRounding
 from rankscope.scope.journal import Journal
-from rankscope.scope.lora_source import open_tuned
 from rankscope.scope.pairs import TensorPair, difference, pair_up, product_of, row_name
 
 TensorProgress = Callable[[str, int, int], None]
@@ -47,17 +46,6 @@ COLUMNS = (
 
 RESOLVED = 1e-7
 """A singular value below this share of the largest is zero: factors are stored in float32 at best."""
-
-
-class BaseRounding(StrEnum):
-    """How much of an update's noise is the rounding of the base model."""
-
-    AUTO = "auto"
-    """as much as the update shows"""
-    COUNTED = "counted"
-    """all of it: both models were rounded when they were saved"""
-    EXACT = "exact"
-    """none: training started from the stored base itself"""
 
 
 @dataclass(frozen=True)
@@ -95,37 +83,37 @@ class UpdateScope:
         return lines
 
 
-def measure_updates(
-    base_model: Model,
-    model: Model,
+class Filters(NamedTuple):
+    """What decides which tensors are measured, and how."""
+
+    include_regex: str | None = None
+    exclude_regex: str | None = None
+    base_rounding: BaseRounding = BaseRounding.AUTO
+
+
+def measure_sources(
+    base: Source,
+    tuned: Source,
+    filters: Filters,
     *,
-    include_regex: str | None = None,
-    exclude_regex: str | None = None,
-    revision: str | None = None,
-    base_rounding: BaseRounding = BaseRounding.AUTO,
     resume_path: str | Path | None = None,
     device: str | torch.device = "cpu",
     progress: TensorProgress | None = None,
 ) -> UpdateScope:
-    """The update of every tensor from `base_model` to `model`, one pair in memory at a time.
-
-    `model` is a checkpoint, or the folder of a LoRA on `base_model`, whose updates are measured by their factors.
+    """The update of every tensor, one pair in memory at a time; where `tuned` is a base with a LoRA, by the LoRA's factors.
 
     With `resume_path`, what is measured is kept in that folder and not measured again after an interruption.
     """
-    base = open_source(base_model, revision=revision)
-    tuned = open_tuned(model, base, revision=revision)
-    pairs = list(pair_up(base, tuned, include_regex, exclude_regex))
-    filters = (include_regex, exclude_regex, base_rounding)
+    pairs = list(pair_up(base, tuned, filters.include_regex, filters.exclude_regex))
     journal = (
         Journal() if resume_path is None else Journal.open(resume_path, fingerprint(base, tuned, filters))
     )
     rows, spectra = [], {}
     for done, pair in enumerate(pairs):
         key = row_name(pair)
-        if key not in journal:
-            journal.record(key, _measure(base, tuned, pair, base_rounding, device))
-        row, values = journal.recall(key)
+        if key not in journal.entries:
+            journal.record(key, _measure(base, tuned, pair, filters.base_rounding, device))
+        row, values = journal.entries[key]
         rows.append(row)
         if values is not None:
             spectra[key] = values
@@ -139,10 +127,11 @@ def _measure(
     base: Source, tuned: Source, pair: TensorPair, base_rounding: BaseRounding, device: str | torch.device
 ) -> tuple[dict[str, Any], Tensor | None]:
     info = tuned.tensors.get(pair.name) or base.info(pair.name)
+    shape = info.shape if pair.expert is None else info.shape[1:]
     row: dict[str, Any] = {
         "name": row_name(pair),
-        "shape": " × ".join(str(size) for size in (info.shape if pair.expert is None else info.shape[1:])),
-        "parameters": torch.Size(info.shape if pair.expert is None else info.shape[1:]).numel(),
+        "shape": " × ".join(map(str, shape)),
+        "parameters": math.prod(shape),
         "status": pair.status,
     }
     if pair.status == "added" and info.dtype is not None:
@@ -174,26 +163,15 @@ def _compare(
         row["base_energy"] = squared_norm(before if pair.expert is None else before[pair.expert])
         return _measured_product(row, product)
     before, after = (value.to(device) for value in difference(base, tuned, pair))
-    row["base_energy"] = squared_norm(before)
-    if before.dim() != 2 or min(before.shape) < 2 or pair.status == "unselected":
-        row["energy"] = squared_norm(after - before)
-        row["status"] = _changed(pair.status, row["energy"])
-        return row, None
-    kinds = [
-        stored_precision(value, info.dtype or torch.float32)
-        for value, info in ((before, base.info(str(pair.base_name))), (after, tuned.info(pair.name)))
-    ]
-    noises = [
-        rounding_noise(value, kind, _scale(source, name, pair.expert, value))
-        for value, kind, source, name in (
-            (before, kinds[0], base, str(pair.base_name)),
-            (after, kinds[1], tuned, pair.name),
-        )
-    ]
-    row["energy"] = squared_norm(after - before)
+    row["base_energy"], row["energy"] = squared_norm(before), squared_norm(after - before)
     row["status"] = _changed(pair.status, row["energy"])
-    if row["energy"] == 0:
+    matrix = before.dim() == 2 and min(before.shape) >= 2
+    if not matrix or pair.status == "unselected" or row["energy"] == 0:
         return row, None
+    noises = [
+        _noise(base, str(pair.base_name), pair.expert, before),
+        _noise(tuned, pair.name, pair.expert, after),
+    ]
     values = singular_values(after - before)
     fixed = {BaseRounding.COUNTED: 1.0, BaseRounding.EXACT: 0.0}
     share = fixed[base_rounding] if base_rounding in fixed else seen_share(values, *noises)
@@ -226,12 +204,12 @@ def _measured_product(row: dict[str, Any], product: Factored) -> tuple[dict[str,
     return row | found, values.float()
 
 
-def _scale(source: Source, name: str, expert: int | None, value: Tensor) -> Tensor | None:
-    """The scale of an 8-bit tensor, beside the value that was read."""
+def _noise(source: Source, name: str, expert: int | None, value: Tensor) -> RoundingNoise:
+    """The rounding in a value that was read, by the precision and, of an 8-bit tensor, the scale that it was stored with."""
     scale = source.scale(name)
-    if scale is None:
-        return None
-    return (scale if expert is None else scale[expert])[: len(value)].to(value.device)
+    if scale is not None:
+        scale = (scale if expert is None else scale[expert])[: len(value)].to(value.device)
+    return rounding_noise(value, stored_precision(value, source.info(name).dtype or torch.float32), scale)
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
@@ -270,7 +248,7 @@ def _changed(status: str, energy: float) -> str:
     return "changed" if energy > 0 else "identical"
 
 
-def fingerprint(base: Source, tuned: Source, asked: tuple[str | None, ...]) -> str:
+def fingerprint(base: Source, tuned: Source, filters: Filters) -> str:
     """What a resumed run must find unchanged: the files, the times they were written, and the options."""
     stamps = []
     for source in (base, tuned):
@@ -278,4 +256,4 @@ def fingerprint(base: Source, tuned: Source, asked: tuple[str | None, ...]) -> s
             raise InputError(f"resume_path needs models on disk; {source.label} is in memory.")
         files = sorted(path for path in source.folder.iterdir() if path.is_file())
         stamps.append((source.label, [(path.name, path.stat().st_mtime_ns) for path in files]))
-    return repr((stamps, tuple(map(str, asked))))
+    return repr((stamps, tuple(map(str, filters))))

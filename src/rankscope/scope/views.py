@@ -5,14 +5,14 @@ Trainings measure with the modules below; they depend on no figure, and so a cha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from rankscope.scope import heads, neurons, updates
+from rankscope.scope.choices import BaseRounding
 from rankscope.scope.figures import head_figures, neuron_figures, update_figures
+from rankscope.scope.lora_source import open_both
 from rankscope.scope.rules import compare_rules
 from rankscope.scope.shown import Shown
-from rankscope.scope.updates import BaseRounding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rankscope.scope.updates import TensorProgress
 
 
-@dataclass(frozen=True, repr=False)
 class HeadView(heads.HeadScope, Shown):
     """Heads: `table` with a row per head, `summary`, `spectra`, `cosines`, `notes`, `missing`."""
 
@@ -40,7 +39,6 @@ class HeadView(heads.HeadScope, Shown):
         return self.table
 
 
-@dataclass(frozen=True, repr=False)
 class UpdateView(updates.UpdateScope, Shown):
     """Updates: `table` with a row per tensor, `summary`, and `spectra`, the singular values of every matrix."""
 
@@ -57,7 +55,6 @@ class UpdateView(updates.UpdateScope, Shown):
         return matrices.sort_values("energy", ascending=False).dropna(axis="columns", how="all")
 
 
-@dataclass(frozen=True, repr=False)
 class NeuronView(neurons.NeuronScope, Shown):
     """Neurons: the tables `neurons`, `heads` and `blocks`, `summary`, `missing`."""
 
@@ -139,16 +136,10 @@ def measure_updates(
         >>> round(float(scope.table["effective_rank"][0]), 3), int(scope.table["signal_rank"][0])
         (1.0, 1)
     """
-    found = updates.measure_updates(
-        base_model,
-        model,
-        include_regex=include_regex,
-        exclude_regex=exclude_regex,
-        revision=revision,
-        base_rounding=base_rounding,
-        resume_path=resume_path,
-        device=device,
-        progress=progress,
+    base, tuned = open_both(base_model, model, revision=revision)
+    filters = updates.Filters(include_regex, exclude_regex, base_rounding)
+    found = updates.measure_sources(
+        base, tuned, filters, resume_path=resume_path, device=device, progress=progress
     )
     return UpdateView(**vars(found))
 
