@@ -29,12 +29,24 @@ class Results:
     arrays: Callable[[str], dict[str, Tensor]]
 
 
-def drawable(*makers: Callable[[], Figure]) -> list[Figure]:
-    """The figures that can be made: without those that need arrays, where there are none."""
+Makers = Mapping[str | tuple[str, ...], Sequence[Callable[..., Figure | None]]]
+"""What makes figures, by the experiment, or the experiments, whose tables it is given; None where one was not run."""
+
+
+def drawn(results: Results, paper: str, makers: Makers) -> list[Figure]:
+    """The figures of which an experiment was run; where there are no arrays, without those that need some.
+
+    A figure that names no experiments is of all that it was made for.
+    """
     figures = []
-    for make in makers:
-        with suppress(NoArraysError):
-            figures.append(make())
+    for key, makes in makers.items():
+        names = [f"{paper}/{name}" for name in ((key,) if isinstance(key, str) else key)]
+        run = tuple(name for name in names if name in results.tables)
+        for make in makes if run else ():
+            with suppress(NoArraysError):
+                figure = make(*map(results.tables.get, names))
+                if figure is not None:
+                    figures.append(replace(figure, experiments=figure.experiments or run))
     return figures
 
 

@@ -22,11 +22,11 @@ RECALLED = "the same weights, new points"
 LEARNED = "fresh batches, new points"
 
 
-def figure_1(results: Results) -> Figure | None:
-    """A panel for each depth and budget; None where neither experiment was run."""
-    tables = {name: ends(results.tables[name]) for name in (FRESH, REPEATED) if name in results.tables}
-    if not tables:
-        return None
+def figure_1(results: Results, *run: pd.DataFrame | None) -> Figure:
+    """A panel for each depth and budget, of the trainings on fresh batches and of those on repeated ones."""
+    tables = {
+        name: ends(table) for name, table in zip((FRESH, REPEATED), run, strict=True) if table is not None
+    }
     theirs = _published(tables)
     shapes = sorted(
         {
@@ -48,7 +48,6 @@ def figure_1(results: Results) -> Figure | None:
         "weaker. The published error is the least training loss of an epoch, and every epoch has the same 100 batches.",
         caption=_caption(tables, theirs),
         panels=[_panel(tables, theirs, agree, *shape) for shape in shapes],
-        experiments=tuple(tables),
         columns=len({budget for _, budget in shapes}),
         shared_y=True,
     )

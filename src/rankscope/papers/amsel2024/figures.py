@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
-from rankscope.lab.paper import Results
-from rankscope.papers.amsel2024.course import course_figures
+from rankscope.lab.paper import Makers, Results, drawn
+from rankscope.papers.amsel2024.course import COURSES
 from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published
@@ -17,56 +19,52 @@ from rankscope.theory.heads.rank_one import linear_error
 
 CURVES = "the talk's curves (best of 5 seeds, read off its plots)."
 MEANS = "Mean over seeds with its 95% interval."
-BY_THEM = "by the authors' program: training loss on batches that repeat"
 
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run, and the survey, which needs none."""
-    made: dict[str, Callable[[pd.DataFrame], Figure]] = {
-        "positions": _positions,
-        "tokens": _tokens,
-        "dims": _dims,
-        "two-points": _floor,
-        "constructions": _constructions,
+    first: Makers = {("figure1", "repeated"): (partial(figure_1, results),)}
+    others: Makers = {
+        ("repeated", "figure1"): (_identity,),
+        "positions": (_positions,),
+        "repeated-positions": (partial(_by_them, _positions),),
+        "tokens": (_tokens,),
+        "repeated-tokens": (partial(_by_them, _tokens),),
+        "dims": (_dims,),
+        "repeated-dims": (partial(_by_them, _dims),),
+        "two-points": (_floor,),
+        "constructions": (_constructions,),
     }
-    drawn = [figure_1(results), *course_figures(results), _identity(results)]
-    for name, make in made.items():
-        if (fresh := results.tables.get(f"amsel2024/{name}")) is not None:
-            drawn.append(replace(make(fresh), experiments=(f"amsel2024/{name}",)))
-        theirs = f"repeated-{name}"
-        if (repeated := results.tables.get(f"amsel2024/{theirs}")) is not None:
-            figure = make(_as_published(ends(repeated)))
-            title = f"{figure.title}, {BY_THEM}"
-            drawn.append(
-                replace(figure, id=f"amsel2024-{theirs}", title=title, experiments=(f"amsel2024/{theirs}",))
-            )
-    return [*(figure for figure in drawn if figure), survey_figure()]
+    drawings = (drawn(results, "amsel2024", makers) for makers in (first, COURSES, others))
+    return [*chain.from_iterable(drawings), survey_figure()]
 
 
-def _as_published(table: pd.DataFrame) -> pd.DataFrame:
-    """Training losses in the place of errors, and kinds of positions by the talk's names."""
-    named = table.assign(error=table["best_epoch"])
-    return named.assign(positions=named["positions"].map(KIND)) if "positions" in named else named
+def _by_them(make: Callable[[pd.DataFrame], Figure], table: pd.DataFrame) -> Figure:
+    """A figure of training losses in the place of errors, with the talk's names of positions."""
+    losses = ends(table)
+    losses = losses.assign(error=losses["best_epoch"])
+    figure = make(losses.assign(positions=losses["positions"].map(KIND)) if "positions" in losses else losses)
+    title = f"{figure.title}, by the authors' program: training loss on batches that repeat"
+    return replace(figure, id=figure.id.replace("-", "-repeated-", 1), title=title)
 
 
-def _identity(results: Results) -> Figure | None:
-    """One layer of full rank, on fresh points and on batches that repeat, as the talk's were."""
+def _identity(*tables: pd.DataFrame | None) -> Figure | None:
+    """One layer of full rank, on batches that repeat, as the talk's were, and on fresh points."""
     names = {REPEATED: "repeated batches", FRESH: "fresh batches"}
+    known = {name: ends(table) for name, table in zip(names, tables, strict=True) if table is not None}
     full = {
-        names[name]: table[(table["layers"] == 1) & (table["rank"] == table["dim"])].assign(
-            scaled=lambda rows: rows["norm"] / rows["dim"] ** 0.5
-        )
-        for name, table in ((each, ends(results.tables[each])) for each in names if each in results.tables)
-        if "norm" in table
+        name: rows.assign(scaled=rows["norm"] / rows["dim"] ** 0.5)
+        for name, table in known.items()
+        if "norm" in table and len(rows := table[(table["layers"] == 1) & (table["rank"] == table["dim"])])
     }
-    full = {name: rows for name, rows in full.items() if len(rows)}
     if not full:
         return None
     dim = int(next(iter(full.values()))["dim"].iloc[0])
 
     def panel(title: str, y_label: str, column: str, published: str | None = None) -> Panel:
         series = [
-            curve(name, rows, "budget", column, mark=Mark.POINTS, labels=True) for name, rows in full.items()
+            curve(names[name], rows, "budget", column, mark=Mark.POINTS, labels=True)
+            for name, rows in full.items()
         ]
         talk = PUBLISHED_IDENTITY[published] if published and dim == PUBLISHED_DIM else {}
         if talk:
@@ -86,7 +84,7 @@ def _identity(results: Results) -> Figure | None:
             panel("norm", "‖W_KᵀW_Q‖_F/√dim", "scaled", "norm"),
             panel("sharpness c/√rank", "β of softmax(−β Xᵀy)", "sharpness"),
         ),
-        experiments=tuple(name for name in names if names[name] in full),
+        experiments=tuple(full),
     )  # fmt: skip
 
 

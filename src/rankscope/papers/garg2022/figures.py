@@ -1,11 +1,12 @@
 """garg2022's figures: errors by examples, the way they fell, rank and heads apart, other functions and shifted inputs."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Makers, Results, drawn
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.garg2022.algorithms import BASELINE
 from rankscope.papers.garg2022.measurement import ERRORS, LOSS
@@ -26,20 +27,16 @@ MEANS = "Mean over seeds with its 95% interval."
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run."""
-    return list(_figures(results))
-
-
-def _figures(results: Results) -> Iterator[Figure]:
     known = results.tables.get("garg2022/baselines")
-    if (table := results.tables.get("garg2022/heads")) is not None:
-        yield from (_by_examples(table, known), _time(table), _shifts(table))
-    if (table := results.tables.get("garg2022/apart")) is not None:
-        yield _apart(table)
-    if (table := results.tables.get("garg2022/classes")) is not None:
-        yield _classes(table, known)
+    made: Makers = {
+        "heads": (partial(_by_examples, known), _time, _shifts),
+        "apart": (_apart,),
+        "classes": (partial(_classes, known),),
+    }
+    return drawn(results, "garg2022", made)
 
 
-def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
+def _by_examples(known: pd.DataFrame | None, table: pd.DataFrame) -> Figure:
     """Per size the errors of every head count by examples, and the error at the end of every piece by heads."""
     panels = []
     for size, own in _named(by_size(table)):
@@ -65,7 +62,6 @@ def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
         caption="Left: errors by examples; the answer 0 has error 1, and grey are known algorithms. Right: with the most "
         f"examples, where least squares has error 0. Rank is dim/heads. {MEANS}",
         panels=panels,
-        experiments=("garg2022/heads",),
         columns=2,
     )
 
@@ -109,7 +105,6 @@ def _time(table: pd.DataFrame) -> Figure:
         caption="Left: training loss on fresh prompts over all prefixes, on a scale on which least squares has 0 and the "
         f"answer 0 has 1, at each stage of the curriculum. Right: the step by which it was under one half.{never} {MEANS}",
         panels=panels,
-        experiments=("garg2022/heads",),
         columns=2,
     )
 
@@ -131,7 +126,6 @@ def _shifts(table: pd.DataFrame) -> Figure:
         caption="Skewed: eigenvalues of the inputs' covariance ∝ 1/i². Orthants: examples in one orthant, the query, the last "
         f"input, in another. Scaled: inputs three times as long. {MEANS}",
         panels=panels,
-        experiments=("garg2022/heads",),
     )
 
 
@@ -160,11 +154,10 @@ def _apart(table: pd.DataFrame) -> Figure:
                 most=float(errors["step"].max()),
             ),
         ],
-        experiments=("garg2022/apart",),
     )
 
 
-def _classes(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
+def _classes(known: pd.DataFrame | None, table: pd.DataFrame) -> Figure:
     """A panel per class of functions."""
     rows = rows_of(last(table), ERRORS)
     panels = []
@@ -180,7 +173,6 @@ def _classes(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
         paper_says="The paper: decoders match or beat algorithms made for each class. The talk: a few other varieties agree.",
         caption=f"After {int(rows['step'].max()):,} steps; grey are known algorithms on the same prompts. {MEANS}",
         panels=panels,
-        experiments=("garg2022/classes",),
     )
 
 

@@ -3,22 +3,16 @@
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawn
 from rankscope.papers.garg2022.quantities import by_size
 from rankscope.studies.in_context.floors import ALL, ALONE, LAYER, used, with_floors
 
 MINE = "Not in the paper or the talk."
-APART, HEADS = "garg2022/apart", "garg2022/heads"
 
 
 def figures(results: Results) -> list[Figure]:
     """Two figures, where the experiments were run."""
-    made = []
-    if APART in results.tables:
-        made.append(_floor(results.tables[APART]))
-    if HEADS in results.tables:
-        made.append(_used(results.tables[HEADS]))
-    return made
+    return drawn(results, "garg2022", {"apart": (_floor,), "heads": (_used,)})
 
 
 def _floor(table: pd.DataFrame) -> Figure:
@@ -43,7 +37,6 @@ def _floor(table: pd.DataFrame) -> Figure:
         f"{int(rows['settled'].sum())} of {len(rows)} trainings went on for long after their transition; of the others the "
         "error may still fall. Mean over seeds with its 95% interval.",
         panels=panels,
-        experiments=(APART,),
         shared_y=True,
     )
 
@@ -71,5 +64,4 @@ def _used(table: pd.DataFrame) -> Figure:
         caption="Measured ranks of W_QᵀW_K, mean over the heads of a trained decoder, against the rank that a head has "
         "(heads = dim/rank). Grey: as many as inputs have dimensions. Mean over seeds with its 95% interval.",
         panels=panels,
-        experiments=(HEADS,),
     )

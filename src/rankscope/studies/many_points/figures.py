@@ -3,18 +3,14 @@
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawn
 
-NAME = "amsel2024/many-points"
 SOURCE = "A conjecture: low-rank transformers fail for large N, unlike full-rank ones."
 
 
 def figures(results: Results) -> list[Figure]:
     """Two figures, where the experiment was run."""
-    if NAME not in results.tables:
-        return []
-    table = results.tables[NAME]
-    return [_errors(table), _depth(table)]
+    return drawn(results, "amsel2024", {"many-points": (_errors, _depth)})
 
 
 def _errors(table: pd.DataFrame) -> Figure:
@@ -49,7 +45,6 @@ def _errors(table: pd.DataFrame) -> Figure:
         caption="Budget 1: heads = dim/rank. Batches are fresh at every step and have as many queries whatever the number of "
         "points. Grey: the best multiple of the point itself, which needs no attention.",
         panels=panels,
-        experiments=(NAME,),
         shared_y=True,
     )
 
@@ -79,5 +74,4 @@ def _depth(table: pd.DataFrame) -> Figure:
                 ordered=True,
             )
         ],
-        experiments=(NAME,),
     )

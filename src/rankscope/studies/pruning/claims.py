@@ -4,6 +4,7 @@ import pandas as pd
 
 from rankscope.lab import AtLeast, Check, Checks, Claims, Origin
 from rankscope.lab.tidy import rows_of
+from rankscope.studies.depth.claims import trained
 from rankscope.studies.pruning.measurement import Score, Units
 
 RESOLUTION = {Units.NEURONS: 0.05, Units.HEADS: 0.125}
@@ -19,7 +20,7 @@ claims = CLAIMS = Claims("li2024", Origin.BEYOND)
 def _flat(table: pd.DataFrame, units: Units, score: Score) -> "pd.Series[float]":
     """The flat part of every trained encoder, by its cell, in the order of the seeds."""
     rows = rows_of(table, "flat part", units=units, score=score)
-    return rows[rows["trained"].astype(bool)].sort_values("seed").set_index("cell")["flat"]
+    return trained(rows).sort_values("seed").set_index("cell")["flat"]
 
 
 def _longer(
