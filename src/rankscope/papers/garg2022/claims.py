@@ -8,6 +8,8 @@ least squares, a training that was not at least twice as long as its transition 
 linear ones two trainings are compared once one of them has had its transition.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -37,6 +39,10 @@ APART = np.log2(1.25)
 TALK = "the talk, in-context learning"
 
 CLAIMS = Claims("garg2022")
+_talk = partial(CLAIMS, source=TALK, experiment="heads")
+_apart = partial(
+    CLAIMS, source="rank and heads apart", experiment="apart", figure="apart", origin=Origin.BEYOND
+)
 
 
 @CLAIMS(
@@ -58,22 +64,18 @@ def _near_least_squares(table: pd.DataFrame) -> list[Check]:
     return checks
 
 
-@CLAIMS(
+@_talk(
     "more-heads",
-    source=TALK,
     says="At equal parameters and after equally many steps more heads are worse.",
-    experiment="heads",
     figure="heads",
 )
 def _more_heads_are_worse(table: pd.DataFrame) -> list[Check]:
     return [_worse(end_errors(own), f"{_ends(own)}, {size}") for size, own in longest_by_size(table)]
 
 
-@CLAIMS(
+@_talk(
     "more-heads-later",
-    source=TALK,
     says="At equal parameters more heads come to the in-context solution later.",
-    experiment="heads",
     figure="heads-time",
     origin=Origin.READING,
 )
@@ -89,11 +91,9 @@ def _more_heads_are_later(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@CLAIMS(
+@_talk(
     "more-heads-settled",
-    source=TALK,
     says="At equal parameters more heads are worse long after the in-context solution has appeared.",
-    experiment="heads",
     figure="heads",
     origin=Origin.READING,
 )
@@ -104,11 +104,9 @@ def _more_heads_stay_worse(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@CLAIMS(
+@_talk(
     "heads-are-time",
-    source=TALK,
     says="At equal parameters heads change when the in-context solution appears, and not the error long after it.",
-    experiment="heads",
     figure="heads-time",
     origin=Origin.BEYOND,
 )
@@ -132,28 +130,14 @@ def _heads_are_time(table: pd.DataFrame) -> list[Check]:
     return checks
 
 
-@CLAIMS(
+_apart(
     "rank-counts",
-    source="rank and heads apart",
     says="Doubling the rank of every head lowers the error more than doubling the number of heads.",
-    experiment="apart",
-    figure="apart",
-    origin=Origin.BEYOND,
-)
-def _rank_counts(table: pd.DataFrame) -> list[Check]:
-    return [_rank_beyond_heads(end_errors(last(table)), "error", "error")]
-
-
-@CLAIMS(
+)(lambda table: [_rank_beyond_heads(end_errors(last(table)), "error", "error")])
+_apart(
     "rank-counts-in-time",
-    source="rank and heads apart",
     says="Doubling the rank of every head brings the transition forward more than doubling the number of heads.",
-    experiment="apart",
-    figure="apart",
-    origin=Origin.BEYOND,
-)
-def _rank_counts_in_time(table: pd.DataFrame) -> list[Check]:
-    return [_rank_beyond_heads(transitions(last(table)), "reached", "step of the transition")]
+)(lambda table: [_rank_beyond_heads(transitions(last(table)), "reached", "step of the transition")])
 
 
 @CLAIMS(

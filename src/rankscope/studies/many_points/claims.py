@@ -6,6 +6,7 @@ failure, an error of 0.1 solves the task, and 10% make a difference.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
@@ -22,13 +23,12 @@ MORE = 1.1
 """Factor between two ratios of errors from which they differ."""
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
+_claim = partial(CLAIMS, source="the conjecture of “What about more layers?”", experiment="many-points")
 
 
-@CLAIMS(
+@_claim(
     "many-points-fail",
-    source="the conjecture of “What about more layers?”",
     says="With many points low-rank heads fail, even in several layers.",
-    experiment="many-points",
     figure="many-points",
 )
 def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
@@ -44,11 +44,9 @@ def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@CLAIMS(
+@_claim(
     "many-points-solved",
-    source="the conjecture of “What about more layers?”",
     says="A full-rank head solves the task whatever the number of points.",
-    experiment="many-points",
     figure="many-points",
 )
 def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
@@ -63,11 +61,9 @@ def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@CLAIMS(
+@_claim(
     "many-points-depth",
-    source="the conjecture of “What about more layers?”",
     says="The more points there are, the less depth helps heads of low rank.",
-    experiment="many-points",
     figure="many-points-depth",
 )
 def _depth_helps_less(table: pd.DataFrame) -> list[Check]:

@@ -6,6 +6,7 @@ bits per parameter.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
@@ -21,14 +22,13 @@ BELOW, BEYOND = 0.75, 8.0
 """Distinct batches over the border: clearly below it, and clearly beyond it."""
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
+_claim = partial(CLAIMS, source="memory against rule", experiment="memory")
 
 
-@CLAIMS(
+@_claim(
     "memory-border",
-    source="memory against rule",
     says="Low-rank heads remember the answers while these fit into two bits per parameter, and learn the rule when there is "
     "eight times as much.",
-    experiment="memory",
     figure="memory-border",
 )
 def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
@@ -36,29 +36,18 @@ def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
     for (shape, rank), rows in _by_rank(with_memory(table)):
         over = rows["batches"] / rows["border"]
         below, beyond = rows[over <= BELOW], rows[over >= BEYOND]
-        checks.append(
-            Check(
-                f"least gap below the border, {shape}, rank {rank}",
-                per_seed(below, below["gap"], "min"),
-                AtLeast(MEMORY),
-            )
-        )
-        checks.append(
-            Check(
-                f"largest gap beyond it, {shape}, rank {rank}",
-                per_seed(beyond, beyond["gap"], "max"),
-                AtMost(RULE),
-            )
-        )
+        remembered, known = per_seed(below, below["gap"], "min"), per_seed(beyond, beyond["gap"], "max")
+        checks += [
+            Check(f"least gap below the border, {shape}, rank {rank}", remembered, AtLeast(MEMORY)),
+            Check(f"largest gap beyond it, {shape}, rank {rank}", known, AtMost(RULE)),
+        ]
     return checks
 
 
-@CLAIMS(
+@_claim(
     "memory-capacity",
-    source="memory against rule",
     says="What is remembered stays under two bits per parameter.",
     value="about 2 bits in language models",
-    experiment="memory",
     figure="memory-bits",
 )
 def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
@@ -72,11 +61,9 @@ def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@CLAIMS(
+@_claim(
     "memory-rule",
-    source="memory against rule",
     says="Full rank finds the rule from so few batches that low rank only remembers them.",
-    experiment="memory",
     figure="memory-border",
 )
 def _full_rank_finds_the_rule(table: pd.DataFrame) -> list[Check]:

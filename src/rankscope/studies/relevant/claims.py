@@ -19,29 +19,24 @@ def vote(patterns: int, classes: int) -> Vote:
     return Vote(TASK.patterns, patterns, classes, TASK.relevant_fraction, TASK.confusion_fraction)
 
 
-def _rank_off(rows: pd.DataFrame, letters: str, counts: str) -> list[Check]:
+def _rank_off(table: pd.DataFrame, letters: str, counts: str) -> list[Check]:
     """For each matrix, how far its rank is from what it should count, at worst."""
     found = []
     for letter in letters:
-        own = rows[rows["matrix"] == letter]
+        own = rows_of(table, "update", matrix=letter)
         off = (own["numerical_rank"] - own[counts]).abs().groupby(own["seed"], sort=True).max()
         what = f"greatest distance of the rank of ΔW_{letter.upper()} from the {COUNTED[counts]}"
         found.append(Check(what, tuple(off.astype(float)), AtMost(0.5), "ranks are whole numbers"))
     return found
 
 
-@claims("relevant-rank", source="Abstract", value="rank k", experiment="relevant", figure="relevant-rank",
-        origin=Origin.READING,
-        says="The rank of every update is the number of label-relevant patterns: k with k patterns in k classes.")  # fmt: skip
-def _follows_patterns(table: pd.DataFrame) -> list[Check]:
-    return _rank_off(rows_of(table, "update"), "qkvo", "relevant_patterns")
-
-
-@claims("classes-rank", source="Beyond the abstract", value="rank k in all four", experiment="classes", figure="relevant-rank",
-        says="With k patterns in c < k classes ΔW_Q and ΔW_K are of rank k, ΔW_V and ΔW_O of rank c.")  # fmt: skip
-def _follows_both(table: pd.DataFrame) -> list[Check]:
-    rows = rows_of(table, "update")
-    return [*_rank_off(rows, "qk", "relevant_patterns"), *_rank_off(rows, "vo", "classes")]
+claims("relevant-rank", source="Abstract", value="rank k", experiment="relevant", figure="relevant-rank",
+       origin=Origin.READING,
+       says="The rank of every update is the number of label-relevant patterns: k with k patterns in k classes.")(
+    lambda table: _rank_off(table, "qkvo", "relevant_patterns"))  # fmt: skip
+claims("classes-rank", source="Beyond the abstract", value="rank k in all four", experiment="classes", figure="relevant-rank",
+       says="With k patterns in c < k classes ΔW_Q and ΔW_K are of rank k, ΔW_V and ΔW_O of rank c.")(
+    lambda table: [*_rank_off(table, "qk", "relevant_patterns"), *_rank_off(table, "vo", "classes")])  # fmt: skip
 
 
 @claims("relevant-truncation", source="Figure 1A, k patterns", value="rank k like full rank, k − 1 clearly worse",

@@ -4,6 +4,8 @@ The first-look table of word vectors was known: words are easier than the sphere
 """
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -63,39 +65,44 @@ def _normal_scores_predict(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
-@CLAIMS("text-dimension", source=SOURCE, says="The rank that keeps 0.9 of the answers follows the participation ratio of the "
-        "points more closely than other dimensions.", experiment="text-projections", figure="text-dimension")  # fmt: skip
-def _participation_predicts(table: pd.DataFrame) -> list[Check]:
-    spreads = {name: spread(table, name) for name in CANDIDATES}
+def _closest(best: str, words: str, others: Sequence[str], table: pd.DataFrame) -> list[Check]:
+    """Whether the rank that is needed follows one column more closely than it does others."""
+    least = spread(table, best)
     return [
-        Check(f"spread of log(rank/dimension) over laws: {name} minus participation",
-              tuple((spreads[name] - spreads["participation"]).astype(float)), AtLeast(0.0), Threshold.NULL)
-        for name in CANDIDATES[1:]
-    ]  # fmt: skip
+        Check(
+            f"spread of log(rank/dimension) over laws: {name} minus {words}",
+            tuple((spread(table, name) - least).astype(float)),
+            AtLeast(0.0),
+            Threshold.NULL,
+        )
+        for name in others
+    ]
 
 
-@CLAIMS("text-needed-predicted", source=SOURCE, says="The whole spectrum, by joint normality, predicts the rank "
-        "that keeps 0.9 of the answers more closely than any effective dimension.", experiment="text-projections",
-        figure="text-dimension")  # fmt: skip
-def _the_whole_spectrum_predicts(table: pd.DataFrame) -> list[Check]:
-    whole = spread(table, "predicted_needed")
+CLAIMS("text-dimension", source=SOURCE, says="The rank that keeps 0.9 of the answers follows the participation ratio of the "
+       "points more closely than other dimensions.", experiment="text-projections", figure="text-dimension")(
+    partial(_closest, "participation", "participation", CANDIDATES[1:]))  # fmt: skip
+CLAIMS("text-needed-predicted", source=SOURCE, says="The whole spectrum, by joint normality, predicts the rank "
+       "that keeps 0.9 of the answers more closely than any effective dimension.", experiment="text-projections",
+       figure="text-dimension")(partial(_closest, "predicted_needed", "the rank predicted", CANDIDATES))  # fmt: skip
+
+
+def _made_up(what: str, table: pd.DataFrame) -> list[Check]:
+    more = "more heads win" if what == "budget" else "more layers win"
     return [
-        Check(f"spread of log(rank/dimension) over laws: {name} minus the rank predicted",
-              tuple((spread(table, name) - whole).astype(float)), AtLeast(0.0), Threshold.NULL)
-        for name in CANDIDATES
-    ]  # fmt: skip
+        Check(
+            f"share of the loss at rank {rank} that {more} back, words",
+            tuple(won.astype(float)),
+            AtMost(MAKES_UP),
+        )
+        for rank, won in made_up(table, what).items()
+    ]
 
 
-@CLAIMS("text-heads-make-up", source=SOURCE, says="More heads make up for less than half of what low rank loses on words.",
-        experiment="text", figure="text-trained")  # fmt: skip
-def _heads_do_not_make_up(table: pd.DataFrame) -> list[Check]:
-    return _made_up(table, "budget")
-
-
-@CLAIMS("text-depth-makes-up", source=SOURCE, says="Three layers make up for less than half of what low rank loses on words.",
-        experiment="text", figure="text-trained")  # fmt: skip
-def _depth_does_not_make_up(table: pd.DataFrame) -> list[Check]:
-    return _made_up(table, "layers")
+CLAIMS("text-heads-make-up", source=SOURCE, says="More heads make up for less than half of what low rank loses on words.",
+       experiment="text", figure="text-trained")(partial(_made_up, "budget"))  # fmt: skip
+CLAIMS("text-depth-makes-up", source=SOURCE, says="Three layers make up for less than half of what low rank loses on words.",
+       experiment="text", figure="text-trained")(partial(_made_up, "layers"))  # fmt: skip
 
 
 @CLAIMS("text-law", source=SOURCE,
@@ -162,15 +169,3 @@ def made_up(table: pd.DataFrame, what: str) -> "dict[int, pd.Series[float]]":
         for rank in sorted(words["rank"].unique())
         if rank < full
     }
-
-
-def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
-    more = "more heads win" if what == "budget" else "more layers win"
-    return [
-        Check(
-            f"share of the loss at rank {rank} that {more} back, words",
-            tuple(won.astype(float)),
-            AtMost(MAKES_UP),
-        )
-        for rank, won in made_up(table, what).items()
-    ]

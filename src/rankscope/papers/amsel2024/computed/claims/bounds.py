@@ -151,27 +151,27 @@ def _high_dimensional_regime(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@_growth(
-    "polynomial-heads",
-    source="Lower bound (informal)",
-    says="At a fixed error the heads needed grow polynomially in d/r. The degree is L(ε), the degree of the harmonics "
-    "that must be captured (measured in d, at fixed r).",
-    value="degree grows as ε falls",
-)
-@of_one_seed
-def _heads_grow_with_degree(table: pd.DataFrame) -> list[Check]:
+def _exponents_of_heads(replica: str, x: str, said: str, power: float, table: pd.DataFrame) -> list[Check]:
+    """The exponent in x of the least heads, over the degree L(ε)."""
     return [
         Check(
-            f"exponent in dim of the least heads over L = {degree}, error {error:g}",
-            _exponents_of_heads(part, "rank", "dim"),
-            Between(0.95, 1.05),
+            f"exponent in {said} over L = {degree}, error {error:g}",
+            tuple(np.array(last_slopes(part, replica, x, part["log10_heads"] * np.log(10))) / degree),
+            Between(power - 0.05, power + 0.05),
             AS_SAID,
         )
         for (error, degree), part in table.groupby(["error", "degree"])
     ]
 
 
-@CLAIMS(
+_growth(
+    "polynomial-heads",
+    source="Lower bound (informal)",
+    says="At a fixed error the heads needed grow polynomially in d/r. The degree is L(ε), the degree of the harmonics "
+    "that must be captured (measured in d, at fixed r).",
+    value="degree grows as ε falls",
+)(of_one_seed(partial(_exponents_of_heads, "rank", "dim", "dim of the least heads", 1.0)))
+CLAIMS(
     "ratio-alone",
     source="Lower bound (informal)",
     says="At a fixed error the heads needed depend on d and r through d/r alone: doubling both changes nothing. (This "
@@ -180,18 +180,7 @@ def _heads_grow_with_degree(table: pd.DataFrame) -> list[Check]:
     experiment="computed-scaling",
     figure="heads",
     replicas="ratios",
-)
-@of_one_seed
-def _only_the_ratio_matters(table: pd.DataFrame) -> list[Check]:
-    return [
-        Check(
-            f"exponent in rank of the least heads at fixed d/r over L = {degree}, error {error:g}",
-            _exponents_of_heads(part, "ratio", "rank"),
-            Between(-0.05, 0.05),
-            AS_SAID,
-        )
-        for (error, degree), part in table.groupby(["error", "degree"])
-    ]
+)(of_one_seed(partial(_exponents_of_heads, "ratio", "rank", "rank of the least heads at fixed d/r", 0.0)))
 
 
 @_exponents(
@@ -232,9 +221,3 @@ def _exponent_at_moderate_errors(table: pd.DataFrame) -> list[Check]:
             "the talk's exponent",
         )
     ]
-
-
-def _exponents_of_heads(table: pd.DataFrame, replica: str, x: str) -> tuple[float, ...]:
-    """The exponent in x of the least heads, over the degree L(ε)."""
-    slopes = np.array(last_slopes(table, replica, x, table["log10_heads"] * np.log(10)))
-    return tuple(slopes / table["degree"].iloc[0])
