@@ -8,6 +8,7 @@ import pandas as pd
 from rankscope.figures.figure import Panel, Series, curve
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
+from rankscope.lab.seeds import fewest_seeds
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import overflowed, replications
 
@@ -59,7 +60,7 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
         claims=("amsel2024.floor", "amsel2024.one-layer", "amsel2024.budget"),
         figure="amsel2024-floor",
         link="docs/theory.md",
-        seeds=_seeds(rows, "rank"),
+        seeds=fewest_seeds(rows, "rank"),
         panel=Panel(
             "Thin heads against one of full rank",
             "rank of a head (heads = dim/rank)",
@@ -102,7 +103,7 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
             claims=("amsel2024.depth-helps", "amsel2024.depth-behind"),
             figure="amsel2024-1",
             link=EXPERIMENTS,
-            seeds=_seeds(rows, ["layers", "rank"]),
+            seeds=fewest_seeds(rows, ["layers", "rank"]),
             panel=Panel(
                 "Depth against rank, on new points",
                 "rank of a head (heads = dim/rank)",
@@ -138,7 +139,7 @@ def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
         claims=("amsel2024.memory",),
         figure="amsel2024-1",
         link=EXPERIMENTS,
-        seeds=_seeds(deep, ["layers", "budget", "rank"]),
+        seeds=fewest_seeds(deep, ["layers", "budget", "rank"]),
         contradicts=True,
     )
 
@@ -156,11 +157,6 @@ def _come_out(results: Results) -> str:
         f" We reproduce {counts['repeated']} published values as training loss on repeated batches, and "
         f"{counts['figure1']} as error after training on fresh ones."
     )
-
-
-def _seeds(table: pd.DataFrame, places: str | list[str]) -> int:
-    """The least number of seeds at a place."""
-    return int(table.groupby(places)["seed"].nunique().min())
 
 
 def _layers(count: int) -> str:

@@ -8,6 +8,7 @@ import pandas as pd
 from rankscope.figures.figure import Panel, curve
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
+from rankscope.lab.seeds import fewest_seeds
 from rankscope.papers.garg2022.quantities import by_size, end_errors, last, settled_errors, transitions
 
 README = "src/rankscope/papers/garg2022/README.md"
@@ -52,7 +53,7 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
         claims=("garg2022.more-heads", "garg2022.more-heads-later", "garg2022.heads-are-time"),
         figure="garg2022-heads",
         link=README,
-        seeds=int(errors.groupby("heads")["seed"].nunique().min()),
+        seeds=fewest_seeds(errors, "heads"),
         panel=Panel(
             "Heads against rank, learning in context",
             "heads (rank = dim/heads)",

@@ -6,6 +6,7 @@ An encoder that did not train enters no check, and a matrix that did not move ha
 import pandas as pd
 
 from rankscope.lab import AtMost, Check, Checks, Claims, Origin, Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.lab.tidy import WHOLE, paired, rows_of
 from rankscope.papers.li2024.measurement import LIKE_FULL
 from rankscope.studies.depth.experiments import FULL, PLAIN
@@ -20,7 +21,8 @@ def trained(table: pd.DataFrame) -> pd.DataFrame:
 
 def _greatest(rows: pd.DataFrame, column: str) -> tuple[float, ...]:
     """One value per seed: the greatest of any layer, matrix, depth and number of heads, of encoders that trained."""
-    return tuple(trained(rows).groupby("seed", sort=True)[column].max().astype(float))
+    known = trained(rows)
+    return by_seed(known, known[column], "max")
 
 
 def _rank(wiring: str) -> Checks:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
 from rankscope.lab.check import Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.papers.garg2022.quantities import by_size
 from rankscope.studies.in_context.floors import ALL, ALONE, LAYER, used, with_floors
 
@@ -20,9 +21,9 @@ def _above(name: str, table: pd.DataFrame) -> list[Check]:
     """The least error beyond the prediction, over the decoders for which it is not zero."""
     rows = with_floors(table)
     rows = rows[rows[name] > 0]
-    found = (rows["error"] - rows[name]).groupby(rows["seed"], sort=True).min()
+    beyond = by_seed(rows, rows["error"] - rows[name], "min")
     what = f"least error beyond the prediction, directions of {name} added up"
-    return [Check(what, tuple(found.astype(float)), AtLeast(0.0), Threshold.THEORY)]
+    return [Check(what, beyond, AtLeast(0.0), Threshold.THEORY)]
 
 
 for _claim, _directions, _says in (

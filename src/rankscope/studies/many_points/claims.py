@@ -11,7 +11,7 @@ from functools import partial
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
-from rankscope.papers.amsel2024.computed.claims.replicas import per_seed
+from rankscope.lab.seeds import by_seed
 
 FAILED = 0.5
 """Error over that of the best answer without attention from which the task is not learned."""
@@ -37,7 +37,7 @@ def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"error over that without attention, rank {rank}, {most} points, {deepest} layers",
-            per_seed(rows, rows["error"] / rows["without_attention"]),
+            by_seed(rows, rows["error"] / rows["without_attention"]),
             AtLeast(FAILED),
         )
         for rank, rows in _low(at)
@@ -54,7 +54,7 @@ def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"error at full rank, {tokens} points, {layers} layers",
-            per_seed(rows, rows["error"]),
+            by_seed(rows, rows["error"]),
             AtMost(SOLVED),
         )
         for (tokens, layers), rows in full.groupby(["tokens", "layers"], sort=True)

@@ -11,7 +11,7 @@ from functools import partial
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
-from rankscope.papers.amsel2024.computed.claims.replicas import per_seed
+from rankscope.lab.seeds import by_seed
 from rankscope.studies.memory.measures import countable, with_memory
 from rankscope.theory.memory import BITS_PER_PARAMETER
 
@@ -36,7 +36,7 @@ def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
     for (shape, rank), rows in _by_rank(with_memory(table)):
         over = rows["batches"] / rows["border"]
         below, beyond = rows[over <= BELOW], rows[over >= BEYOND]
-        remembered, known = per_seed(below, below["gap"], "min"), per_seed(beyond, beyond["gap"], "max")
+        remembered, known = by_seed(below, below["gap"], "min"), by_seed(beyond, beyond["gap"], "max")
         checks += [
             Check(f"least gap below the border, {shape}, rank {rank}", remembered, AtLeast(MEMORY)),
             Check(f"largest gap beyond it, {shape}, rank {rank}", known, AtMost(RULE)),
@@ -54,7 +54,7 @@ def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"bits per parameter, {shape}, rank {rank}",
-            per_seed(rows, rows["bits"], "max"),
+            by_seed(rows, rows["bits"], "max"),
             AtMost(BITS_PER_PARAMETER),
         )
         for (shape, rank), rows in _by_rank(countable(with_memory(table)))

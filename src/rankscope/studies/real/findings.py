@@ -7,6 +7,7 @@ import pandas as pd
 from rankscope.figures.figure import Panel
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
+from rankscope.lab.seeds import fewest_seeds
 from rankscope.lab.tidy import rows_of
 from rankscope.studies.real.claims import all_kinds, labelled
 from rankscope.studies.real.figures import needed_by_classes
@@ -51,7 +52,7 @@ def _needed(name: str, table: pd.DataFrame) -> Finding:
         claims=(f"li2024.{name}-needed",),
         figure=f"li2024-{name}-needed",
         link="docs/real-data.md",
-        seeds=int(held_out.groupby(["optimizer", "classes"])["seed"].nunique().min()),
+        seeds=fewest_seeds(held_out, ["optimizer", "classes"]),
         panel=Panel(
             "Rank that real data needs",
             "classes",

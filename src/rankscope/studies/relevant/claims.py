@@ -3,6 +3,7 @@
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+from rankscope.lab.seeds import by_seed
 from rankscope.lab.tidy import WHOLE, paired, rows_of
 from rankscope.papers.li2024.claims import CLEARLY_WORSE
 from rankscope.papers.li2024.experiments import TASK
@@ -24,9 +25,9 @@ def _rank_off(table: pd.DataFrame, letters: str, counts: str) -> list[Check]:
     found = []
     for letter in letters:
         own = rows_of(table, "update", matrix=letter)
-        off = (own["numerical_rank"] - own[counts]).abs().groupby(own["seed"], sort=True).max()
+        off = by_seed(own, (own["numerical_rank"] - own[counts]).abs(), "max")
         what = f"greatest distance of the rank of ΔW_{letter.upper()} from the {COUNTED[counts]}"
-        found.append(Check(what, tuple(off.astype(float)), AtMost(0.5), "ranks are whole numbers"))
+        found.append(Check(what, off, AtMost(0.5), "ranks are whole numbers"))
     return found
 
 
@@ -45,11 +46,10 @@ claims("classes-rank", source="Beyond the abstract", value="rank k in all four",
 def _needed(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "truncation")
     rows = rows.assign(added=rows["loss"] - paired(rows, rows_of(table, WHOLE), "loss"))
-    at_k, below = (
-        rows[rows["rank"] == rows["relevant_patterns"] - less].groupby("seed", sort=True)["added"]
-        for less in (0, 1)
-    )
+    at_k, below = (rows[rows["rank"] == rows["relevant_patterns"] - less] for less in (0, 1))
     return [
-        Check("greatest loss added at rank k", tuple(at_k.max().astype(float)), AtMost(LIKE_FULL)),
-        Check("least loss added at rank k − 1", tuple(below.min().astype(float)), AtLeast(CLEARLY_WORSE)),
+        Check("greatest loss added at rank k", by_seed(at_k, at_k["added"], "max"), AtMost(LIKE_FULL)),
+        Check(
+            "least loss added at rank k − 1", by_seed(below, below["added"], "min"), AtLeast(CLEARLY_WORSE)
+        ),
     ]

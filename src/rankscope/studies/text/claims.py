@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin, Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.studies.text.experiments import LIKE_WORDS
 from rankscope.studies.text.sources import WORDS
 
@@ -44,24 +45,20 @@ def _words_are_easier(table: pd.DataFrame) -> list[Check]:
         experiment="text-projections", figure="text-projections")  # fmt: skip
 def _usual_heads_miss(table: pd.DataFrame) -> list[Check]:
     words = table[table["law"] == WORDS]
+    kept = {rank: words[words["rank"] == rank] for rank in (32, 64)}
     return [
-        Check(
-            f"answers kept at rank {rank}, words",
-            per_seed(words[words["rank"] == rank], "agreement"),
-            AtMost(2 / 3),
-        )
-        for rank in (32, 64)
+        Check(f"answers kept at rank {rank}, words", by_seed(rows, rows["agreement"]), AtMost(2 / 3))
+        for rank, rows in kept.items()
     ]
 
 
 @CLAIMS("text-predicted", source=SOURCE, says="Joint normality of the two scores predicts what a projected score keeps, on "
         "ellipsoids and on real rows.", experiment="text-projections", figure="text-projections")  # fmt: skip
 def _normal_scores_predict(table: pd.DataFrame) -> list[Check]:
-    away = table.assign(away=(table["agreement"] - table["predicted"]).abs())
     return [
         Check(f"mean difference between shares measured and predicted, {law}",
-              tuple(rows.groupby("seed", sort=True)["away"].mean().astype(float)), AtMost(NEAR))
-        for law, rows in away.groupby("law", sort=False)
+              by_seed(rows, (rows["agreement"] - rows["predicted"]).abs()), AtMost(NEAR))
+        for law, rows in table.groupby("law", sort=False)
     ]  # fmt: skip
 
 
@@ -126,11 +123,6 @@ def _used_rank_follows_inputs(table: pd.DataFrame) -> list[Check]:
               correlation(table, column), AtLeast(0.0), Threshold.NULL)
         for column in ("effective_rank", "used_rank")
     ]  # fmt: skip
-
-
-def per_seed(rows: pd.DataFrame, column: str) -> tuple[float, ...]:
-    """The column's mean over the rows of each seed."""
-    return tuple(rows.groupby("seed", sort=True)[column].mean().astype(float))
 
 
 def spread(table: pd.DataFrame, dimension: str, rank: str = "needed") -> "pd.Series[float]":

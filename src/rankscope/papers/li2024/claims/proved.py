@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, Claims, Origin, Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024.claims.shown import BY_LOSS, CLEARLY_WORSE, TEN_TIMES
 from rankscope.papers.li2024.convergence import REACHED
@@ -60,14 +61,7 @@ def against_law(table: pd.DataFrame) -> pd.DataFrame:
         says="Training follows gradient flow on the two mean samples: T = c/(η(α − κ)), over two decades.")  # fmt: skip
 def _corrected_law(table: pd.DataFrame) -> list[Check]:
     rows = against_law(table)
-    error = (
-        (rows["steps"] / rows["predicted"])
-        .map(math.log)
-        .pow(2)
-        .groupby(rows["seed"], sort=True)
-        .mean()
-        .pow(0.5)
-    )
+    squares = by_seed(rows, (rows["steps"] / rows["predicted"]).map(math.log).pow(2))
     return [
         Check(
             "exponent in the predicted steps of T",
@@ -75,7 +69,9 @@ def _corrected_law(table: pd.DataFrame) -> list[Check]:
             Between(0.95, 1.05),
             Threshold.THEORY,
         ),
-        Check("root mean square of log(T/predicted)", tuple(error), AtMost(LAW_WITHIN), CHOSEN),
+        Check(
+            "root mean square of log(T/predicted)", tuple(map(math.sqrt, squares)), AtMost(LAW_WITHIN), CHOSEN
+        ),
     ]
 
 
@@ -197,9 +193,8 @@ _ELSEWHERE, _LONG = partial(_outside, "on_other", REACHED), partial(_outside, "n
 
 def _share(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "set")
-    least = rows.groupby("seed", sort=True)["share"].min()
     return [
-        Check("least over m of |ℒ|/m", tuple(least), AtLeast(CONSTANT), REACH),
+        Check("least over m of |ℒ|/m", by_seed(rows, rows["share"], "min"), AtLeast(CONSTANT), REACH),
         of_order(rows, "hidden", "share", 0.0, "|ℒ|/m"),
     ]
 
@@ -245,11 +240,10 @@ def _rank_2(table: pd.DataFrame) -> list[Check]:
 def _prune_small(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "set")
     scaled = rows["patterns"].astype(float) * rows["added_without_others"]
-    greatest = scaled.groupby(rows["seed"], sort=True).max()
     return [
         Check(
             "greatest over M of M × loss added without the others",
-            tuple(greatest),
+            by_seed(rows, scaled, "max"),
             AtMost(1.0),
             "a convention: the paper gives no constant for O",
         )
@@ -260,13 +254,13 @@ def _prune_small(table: pd.DataFrame) -> list[Check]:
         says="Pruning a fraction R of all neurons out of ℒ adds at least Ω(R), whichever they are.")  # fmt: skip
 def _prune_large(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "pruning")
-    rows = rows.assign(ratio=rows["added"] / rows["fraction"])
     return [
         Check(
             f"least over M and R of loss added/R, {order} of ℒ first",
-            tuple(rows[rows["order"] == order].groupby("seed", sort=True)["ratio"].min()),
+            by_seed(some, some["added"] / some["fraction"], "min"),
             AtLeast(CONSTANT),
             REACH,
         )
         for order in ("largest", "random", "smallest")
+        for some in (rows[rows["order"] == order],)
     ]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Claims, Origin
+from rankscope.lab.seeds import by_seed
 from rankscope.papers.amsel2024.computed.claims.replicas import (
     AS_SAID,
     EXACT,
@@ -16,7 +17,6 @@ from rankscope.papers.amsel2024.computed.claims.replicas import (
     count,
     last_slopes,
     of_one_seed,
-    per_seed,
 )
 
 SMALL_ERROR = 0.05
@@ -45,7 +45,7 @@ def _full_rank_head_is_exact(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"error of one hardmax head, dim {dim}, up to 64 points",
-            per_seed(part, part["hardmax"]),
+            by_seed(part, part["hardmax"]),
             AtMost(1e-12),
             EXACT,
         )
@@ -62,7 +62,7 @@ def _full_rank_head_is_exact(table: pd.DataFrame) -> list[Check]:
 def _softmax_errs_as_computed(table: pd.DataFrame) -> list[Check]:
     checks = []
     for (dim, beta), part in table.groupby(["dim", "beta"]):
-        gap = per_seed(part, part["simulated"] / part["formula"] - 1)
+        gap = by_seed(part, part["simulated"] / part["formula"] - 1)
         what = f"simulated over formula − 1, dim {dim}, β = {beta:g}"
         checks.append(Check(what, gap, Between(-NEAR_TIE, NEAR_TIE), WITHIN))
     for (dim,), part in table.groupby(["dim"]):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtMost, Between, Check, Claims, Origin
+from rankscope.lab.seeds import by_seed
 from rankscope.papers.amsel2024.computed.claims.replicas import (
     AS_SAID,
     EXACT,
@@ -16,7 +17,6 @@ from rankscope.papers.amsel2024.computed.claims.replicas import (
     count,
     last_slopes,
     of_one_seed,
-    per_seed,
 )
 
 SIX_DIGITS = 1e-6
@@ -74,7 +74,7 @@ _counts(
     origin=Origin.PAPER,
 )
 def _features_are_orthogonal(table: pd.DataFrame) -> list[Check]:
-    cosine, norm = (per_seed(table, table[column], "max") for column in ("largest_cosine", "norm_error"))
+    cosine, norm = (by_seed(table, table[column], "max") for column in ("largest_cosine", "norm_error"))
     return [
         Check("largest cosine between two of them", cosine, AtMost(1e-10), EXACT),
         Check("largest relative error of ‖T(Y⊗Y)‖ = λ²", norm, AtMost(SIX_DIGITS), EXACT),

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Claims, Origin
+from rankscope.lab.seeds import by_seed
 from rankscope.papers.amsel2024.computed.claims.replicas import (
     AS_SAID,
     FREE,
@@ -15,7 +16,6 @@ from rankscope.papers.amsel2024.computed.claims.replicas import (
     WITHIN,
     last_slopes,
     of_one_seed,
-    per_seed,
 )
 
 CLOSE = 0.05
@@ -42,7 +42,7 @@ _votes = partial(CLAIMS, experiment="computed-votes-needed", figure="majority", 
 )
 def _printed_is_the_error(table: pd.DataFrame) -> list[Check]:
     last, heads = _most_heads(table)
-    gap = per_seed(last, last["true_error"] / last["printed"] - 1)
+    gap = by_seed(last, last["true_error"] / last["printed"] - 1)
     return [Check(f"true error over the printed − 1, dim 8, {heads} heads", gap, Between(-0.02, 0.02), FREE)]
 
 
@@ -53,9 +53,9 @@ def _printed_is_the_error(table: pd.DataFrame) -> list[Check]:
 )
 def _simulation_agrees_with_the_correction(table: pd.DataFrame) -> list[Check]:
     last, heads = _most_heads(table)
-    gap = per_seed(last, last["simulated"] / last["true_error"] - 1)
-    off = per_seed(last, last["simulated"] / last["printed"] - 1)
-    best = per_seed(last, last["optimum"] / last["true_error"])
+    gap = by_seed(last, last["simulated"] / last["true_error"] - 1)
+    off = by_seed(last, last["simulated"] / last["printed"] - 1)
+    best = by_seed(last, last["optimum"] / last["true_error"])
     return [
         Check(f"simulated over true error − 1, dim 8, {heads} heads", gap, Between(-CLOSE, CLOSE), WITHIN),
         Check("simulated over printed − 1", off, AtLeast(CLOSE), WITHIN),
@@ -77,7 +77,7 @@ def _simulation_agrees_with_the_correction(table: pd.DataFrame) -> list[Check]:
 )
 def _random_heads_are_near_the_bound(table: pd.DataFrame) -> list[Check]:
     last, heads = _most_heads(table)
-    ratio = per_seed(last, last["independent"] / last["infimum"])
+    ratio = by_seed(last, last["independent"] / last["infimum"])
     return [Check(f"error of random heads over the bound, dim 8, {heads} heads", ratio, AtMost(2.0), FREE)]
 
 
@@ -87,7 +87,7 @@ def _random_heads_are_near_the_bound(table: pd.DataFrame) -> list[Check]:
 )
 def _random_heads_rest_at_the_plateau(table: pd.DataFrame) -> list[Check]:
     rows = table[(table["dim"] == 8) & (table["heads"] == PLATEAU_HEADS)]
-    ratio = per_seed(rows, rows["independent"] / rows["plateau"])
+    ratio = by_seed(rows, rows["independent"] / rows["plateau"])
     return [Check("error over ½(1 − E₁), dim 8, 4096 heads", ratio, Between(1 - CLOSE, 1 + CLOSE), WITHIN)]
 
 
@@ -96,7 +96,7 @@ def _as_computed(table: pd.DataFrame, measured: str, computed: str, said: str, m
     return [
         Check(
             f"{said} − 1, dim {dim}, {heads} heads",
-            per_seed(part, part[measured] / part[computed] - 1),
+            by_seed(part, part[measured] / part[computed] - 1),
             Between(-margin, margin),
             WITHIN,
         )
@@ -126,7 +126,7 @@ _ours(
 )
 def _prediction_holds_for_many_heads(table: pd.DataFrame) -> list[Check]:
     many = table[table["heads"] >= MANY_HEADS]
-    gap = per_seed(many, many["gap"], "max")
+    gap = by_seed(many, many["gap"], "max")
     return [
         Check(
             "estimated distance from the optimum",

@@ -32,11 +32,6 @@ def of_one_seed(checks: Checks) -> Checks:
     return first
 
 
-def per_seed(table: pd.DataFrame, values: pd.Series, how: str = "mean") -> tuple[float, ...]:
-    """The mean of the values over the rows of each seed, or what else `how` names."""
-    return tuple(values.groupby(table["seed"]).agg(how))
-
-
 def count(table: pd.DataFrame, wrong: pd.Series, replica: str) -> tuple[float, ...]:
     """How many rows of every replica are wrong."""
     return tuple(wrong.groupby(table[replica]).sum().astype(float))
