@@ -7,6 +7,7 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import Point
+from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
     OVERFLOWED,
@@ -89,13 +90,13 @@ def _panel(
                 like=series[0].name,
             )
         )
-    words = f"{layers} layer{'s' * (layers != 1)}, budget {budget}"
+    words = f"{counted(layers, 'layer')}, budget {budget}"
     places = [
         point
         for where, point in agree.items()
         if where.startswith(f"{words}, ") and point.measured is not None
     ]
-    counted = (
+    come_out = (
         f": {sum(bool(point.agrees) for point in places)} of {len(places)} published values come out"
         if places
         else ""
@@ -107,7 +108,7 @@ def _panel(
         if key in tables and not found[key]
     ]
     not_run = f" ({''.join(absent) if any(found.values()) else ''}not run)" if absent else ""
-    return Panel(f"{words}{counted}{not_run}", "rank", "error", series, log_x=True, log_y=True)
+    return Panel(f"{words}{come_out}{not_run}", "rank", "error", series, log_x=True, log_y=True)
 
 
 def _points(name: str, rows: pd.DataFrame, column: str) -> Series:

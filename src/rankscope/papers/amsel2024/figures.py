@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Makers, Results, drawn
+from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.course import COURSES
 from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
 from rankscope.papers.amsel2024.measurement import ends
@@ -170,12 +171,9 @@ def _constructions(table: pd.DataFrame) -> Figure:
         rows = table[table["construction"].str.contains(kind)]
         size = rows["construction"].str.extract(r"(\d+)", expand=False).astype(float)
         known = rows.assign(size=size)
-        exact = known.groupby("size", sort=True)["predicted"].mean()
         series = [
             curve("measured", known, "size", "measured", mark=Mark.POINTS),
-            Series(
-                "exact", [float(str(x)) for x in exact.index], exact.tolist(), paper=True, like="measured"
-            ),
+            paper_line("exact", known.groupby("size", sort=True)["predicted"].mean(), like="measured"),
         ]
         return Panel(title, label, y_label, series, log_x=True, log_y=True)
 
@@ -221,7 +219,7 @@ def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], s
     panels = []
     for layers in sorted({*table["layers"], *_published(table, figure)["layers"]}):
         rows = table[table["layers"] == layers]
-        title = f"{layers} layer{'s' * (layers != 1)}{'' if len(rows) else ' (not run)'}"
+        title = f"{counted(layers, 'layer')}{'' if len(rows) else ' (not run)'}"
         lines = _lines(rows, by, "rank", name, _values(table, by)) if len(rows) else []
         series = [*lines, *_behind(table, figure, by, layers=layers)]
         panels.append(Panel(title, "rank", "error", series, log_x=True, log_y=True))

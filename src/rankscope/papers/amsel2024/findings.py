@@ -5,10 +5,11 @@ from functools import partial
 
 import pandas as pd
 
-from rankscope.figures.figure import Panel, Series, curve
+from rankscope.figures.figure import Panel, curve, paper_line
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results
 from rankscope.lab.seeds import fewest_seeds
+from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import overflowed, replications
 
@@ -67,11 +68,8 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
             "error",
             [
                 curve("trained", rows, "rank", "error"),
-                Series(
-                    "no weights do better (theorem 2)",
-                    *_points(rows.groupby("rank")["floor"].first()),
-                    paper=True,
-                    like="trained",
+                paper_line(
+                    "no weights do better (theorem 2)", rows.groupby("rank")["floor"].first(), like="trained"
                 ),
             ],
             log_x=True,
@@ -98,8 +96,9 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
             question=Question.DEPTH,
             answer="No: it helps a little." if behind >= CLEARLY else "It does here.",
             sentence=f"On points not seen in training, heads of rank {rank} in {full} dimensions err by "
-            f"{decimals(errors[first, rank])} in {_layers(first)} and by {decimals(errors[last, rank])} in {_layers(last)}; "
-            f"full rank with as many parameters errs by {decimals(errors[last, full])}, {decimals(behind)} times less.",
+            f"{decimals(errors[first, rank])} in {counted(first, 'layer')} and by {decimals(errors[last, rank])} in "
+            f"{counted(last, 'layer')}; full rank with as many parameters errs by {decimals(errors[last, full])}, "
+            f"{decimals(behind)} times less.",
             claims=("amsel2024.depth-helps", "amsel2024.depth-behind"),
             figure="amsel2024-1",
             link=EXPERIMENTS,
@@ -108,7 +107,10 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
                 "Depth against rank, on new points",
                 "rank of a head (heads = dim/rank)",
                 "error (1: no answer)",
-                [curve(_layers(depth), rows[rows["layers"] == depth], "rank", "error") for depth in layers],
+                [
+                    curve(counted(depth, "layer"), rows[rows["layers"] == depth], "rank", "error")
+                    for depth in layers
+                ],
                 log_x=True,
                 ordered=True,
             ),
@@ -134,8 +136,8 @@ def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
         question=Question.DEPTH,
         answer="The published curves of figure 1 show memorized training data.",
         sentence=f"The authors' program repeats the same 100 batches in every epoch and reports training loss. Trained "
-        f"this way, {_layers(int(layers))} of rank {rank:g} end at {decimals(fitted)}; on new points the same weights have an "
-        f"error of {decimals(new)}, where an answer of zero has 1.{_come_out(results)}",
+        f"this way, {counted(int(layers), 'layer')} of rank {rank:g} end at {decimals(fitted)}; on new points the same "
+        f"weights have an error of {decimals(new)}, where an answer of zero has 1.{_come_out(results)}",
         claims=("amsel2024.memory",),
         figure="amsel2024-1",
         link=EXPERIMENTS,
@@ -157,11 +159,3 @@ def _come_out(results: Results) -> str:
         f" We reproduce {counts['repeated']} published values as training loss on repeated batches, and "
         f"{counts['figure1']} as error after training on fresh ones."
     )
-
-
-def _layers(count: int) -> str:
-    return "1 layer" if count == 1 else f"{count} layers"
-
-
-def _points(values: "pd.Series[float]") -> tuple[list[float], list[float]]:
-    return [float(str(place)) for place in values.index], [float(value) for value in values]

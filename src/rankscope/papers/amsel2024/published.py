@@ -7,6 +7,7 @@ import pandas as pd
 
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import NOT_RUN, READ_OFF, READ_OFF_LOG, Point, Replication
+from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
 
 PUBLISHED_DIM = 64
@@ -104,7 +105,7 @@ KIND: Mapping[str, str] = {
 """What the talk calls our kinds of positions."""
 
 NAMES: Mapping[str, Callable[[object], str]] = {
-    "layers": lambda layers: f"{layers} layer{'s' * (layers != 1)}",
+    "layers": lambda layers: counted(layers, "layer"),
     "tokens": lambda tokens: f"{tokens} tokens",
     "positions": str,
 }

@@ -7,6 +7,7 @@ import pandas as pd
 
 from rankscope.figures.figure import Colours, Figure, HeatMap, Panel, Series, curve
 from rankscope.lab.paper import Results, drawn
+from rankscope.lab.sizes import counted
 from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.papers.li2024.claims import TWO_GROUPS
 from rankscope.studies.depth.claims import trained
@@ -190,7 +191,7 @@ def _pruning(units: str, table: pd.DataFrame) -> Figure:
             points = with_whole(part, rows_of(part, "pruning", units=units, order=order), fraction=0.0)
             name = "at random" if order == "random" else f"{order} first"
             series.append(curve(name, points, "fraction", "loss"))
-        title = f"{layers} layer{'' if layers == 1 else 's'}; {NAMES[wiring]}"
+        title = f"{counted(layers, 'layer')}; {NAMES[wiring]}"
         return Panel(title, f"fraction of {what} removed in every layer", "hinge loss", series)
 
     return Figure(

@@ -2,8 +2,9 @@
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Panel, Series, curve
+from rankscope.figures.figure import Figure, Panel, curve, paper_line
 from rankscope.lab.paper import Results, drawn
+from rankscope.lab.sizes import counted
 from rankscope.papers.garg2022.quantities import by_size
 from rankscope.studies.in_context.floors import ALL, ALONE, LAYER, used, with_floors
 
@@ -21,11 +22,17 @@ def _floor(table: pd.DataFrame) -> Figure:
     panels = []
     for heads, own in rows.groupby("heads", sort=True):
         predicted = own.groupby("rank", sort=True)[[ALONE, LAYER, ALL]].first()
-        ranks = [float(str(rank)) for rank in predicted.index]
-        lines = [Series(f"floor: {name}", ranks, predicted[name].tolist(), paper=True) for name in predicted]
+        lines = [paper_line(f"floor: {name}", predicted[name]) for name in predicted]
         measured = curve("trained", own, "rank", "error")
-        title = "1 head" if heads == 1 else f"{heads} heads"
-        panels.append(Panel(title, "rank of a head", "squared error / E y²", [measured, *lines], log_x=True))
+        panels.append(
+            Panel(
+                counted(heads, "head"),
+                "rank of a head",
+                "squared error / E y²",
+                [measured, *lines],
+                log_x=True,
+            )
+        )
     row = rows.iloc[0]
     return Figure(
         id="garg2022-floor",
@@ -52,9 +59,8 @@ def _used(table: pd.DataFrame) -> Figure:
     for _, own in by_size(table):
         rows = used(own)
         asked = rows.groupby("rank", sort=True)["asked"].first()
-        ranks = [float(str(rank)) for rank in asked.index]
         lines = [curve(label, rows, "rank", column) for label, column in named.items()]
-        grey = Series("min(rank, input dimensions)", ranks, [float(each) for each in asked], paper=True)
+        grey = paper_line("min(rank, input dimensions)", asked.astype(float))
         title = f"dim {own['dim'].iloc[0]:g}, {own['layers'].iloc[0]:g} layers"
         panels.append(Panel(title, "rank of a head", "directions", [*lines, grey], log_x=True, log_y=True))
     return Figure(

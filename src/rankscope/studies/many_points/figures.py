@@ -2,8 +2,9 @@
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Panel, Series, curve
+from rankscope.figures.figure import Figure, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Results, drawn
+from rankscope.lab.sizes import counted
 
 SOURCE = "A conjecture: low-rank transformers fail for large N, unlike full-rank ones."
 
@@ -17,7 +18,7 @@ def _errors(table: pd.DataFrame) -> Figure:
     without = table.groupby("tokens", sort=True)["without_attention"].first()
     panels = [
         Panel(
-            "1 layer" if layers == 1 else f"{layers} layers",
+            counted(layers, "layer"),
             "points",
             "error on new points",
             [
@@ -25,12 +26,7 @@ def _errors(table: pd.DataFrame) -> Figure:
                     curve(f"rank {rank}", own, "tokens", "error")
                     for rank, own in rows.groupby("rank", sort=True)
                 ),
-                Series(
-                    "without attention",
-                    [float(str(count)) for count in without.index],
-                    without.tolist(),
-                    paper=True,
-                ),
+                paper_line("without attention", without),
             ],
             log_x=True,
             log_y=True,

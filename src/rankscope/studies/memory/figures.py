@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Panel, Series, curve
+from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Results, drawn
 from rankscope.studies.memory.measures import countable, with_memory
 from rankscope.theory.memory import BITS_PER_PARAMETER
@@ -57,10 +57,9 @@ def _bits(table: pd.DataFrame) -> Figure:
     for shape, rows in countable(with_memory(table)).groupby("shape", sort=False):
         ends = [float(rows["batches"].min()), float(rows["batches"].max())]
         most = rows.groupby("batches", sort=True)["content"].first()
-        whole = most[most <= 2 * BITS_PER_PARAMETER]
         series = [
             *(curve(f"rank {rank}", own, "batches", "bits") for rank, own in rows.groupby("rank", sort=True)),
-            Series("all answers", [float(str(count)) for count in whole.index], whole.tolist(), paper=True),
+            paper_line("all answers", most[most <= 2 * BITS_PER_PARAMETER]),
             Series("two bits per parameter", ends, [BITS_PER_PARAMETER] * 2, paper=True),
         ]
         panels.append(

@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Makers, Results, drawn
 from rankscope.studies.text.experiments import LIKE_WORDS
 
@@ -60,12 +60,10 @@ def _curves(table: pd.DataFrame, column: str) -> list[Series]:
 
 
 def _predictions(table: pd.DataFrame, column: str) -> list[Series]:
-    found = []
-    for law, rows in table.groupby("law", sort=False):
-        means = rows.groupby("rank", sort=True)[column].mean()
-        places = [float(str(rank)) for rank in means.index]
-        found.append(Series("predicted", places, means.tolist(), paper=True, like=str(law)))
-    return found
+    return [
+        paper_line("predicted", rows.groupby("rank", sort=True)[column].mean(), like=str(law))
+        for law, rows in table.groupby("law", sort=False)
+    ]
 
 
 def _dimension(table: pd.DataFrame) -> Figure:
@@ -106,8 +104,7 @@ def _dimension(table: pd.DataFrame) -> Figure:
 def _trained(table: pd.DataFrame) -> Figure:
     panels = []
     for shape, rows in table.groupby("shape", sort=False):
-        series = [curve(str(law), own, "rank", "error") for law, own in rows.groupby("law", sort=False)]
-        panels.append(Panel(str(shape), "rank", "error", series, log_x=True, log_y=True))
+        panels.append(Panel(str(shape), "rank", "error", _curves(rows, "error"), log_x=True, log_y=True))
     return Figure(
         id="amsel2024-text-trained",
         title="Figure 1 on points of other distributions",
