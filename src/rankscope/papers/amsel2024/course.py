@@ -13,7 +13,7 @@ from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Makers
 from rankscope.lab.tidy import MEASUREMENT, rows_of
 from rankscope.papers.amsel2024.measurement import COURSE
-from rankscope.papers.amsel2024.published import FIGURES, KIND, NAMES, PUBLISHED_DIM, published
+from rankscope.papers.amsel2024.published import FIGURES, KIND, NAMES, PUBLISHED_DIM, published_beside
 
 TITLE = "How the training loss falls on batches that repeat"
 
@@ -27,9 +27,7 @@ def _course(name: str, figure: str, table: pd.DataFrame) -> Figure | None:
         rows = rows.assign(positions=rows["positions"].map(KIND))
     published_in, axes, _, _ = FIGURES[figure]
     places = [axis for axis in axes if axis != "rank"]
-    theirs = published()
-    same_size = bool((table["dim"] == PUBLISHED_DIM).any())
-    theirs = theirs[(theirs["figure"] == figure) & same_size]
+    theirs = published_beside(table, figure)
     panels = []
     for place, own in rows.groupby(places, sort=True):
         at = dict(zip(places, place, strict=True))
@@ -37,7 +35,7 @@ def _course(name: str, figure: str, table: pd.DataFrame) -> Figure | None:
         title = ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(value) for axis, value in at.items())
         panels.append(_panel(title, own, matching))
     grey = (
-        " Rings at the end: published." if same_size else f" The talk's values are for dim {PUBLISHED_DIM}."
+        " Rings at the end: published." if len(theirs) else f" The talk's values are for dim {PUBLISHED_DIM}."
     )
     return Figure(
         id=f"amsel2024-{name}-course",

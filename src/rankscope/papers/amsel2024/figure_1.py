@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import Point
 from rankscope.lab.sizes import counted
@@ -13,7 +13,7 @@ from rankscope.papers.amsel2024.published import (
     OVERFLOWED,
     PUBLISHED_DIM,
     overflowed,
-    published,
+    published_beside,
     replications,
 )
 
@@ -28,7 +28,7 @@ def figure_1(results: Results, *run: pd.DataFrame | None) -> Figure:
     tables = {
         name: ends(table) for name, table in zip((FRESH, REPEATED), run, strict=True) if table is not None
     }
-    theirs = _published(tables)
+    theirs = published_beside(pd.concat(tables.values()), "1")
     shapes = sorted(
         {
             shape
@@ -81,15 +81,7 @@ def _panel(
             series.append(_points("did not train", lost, "error"))
     drawn = _at(theirs, layers, budget)
     if len(drawn):
-        series.append(
-            Series(
-                "published",
-                drawn["rank"].astype(float).tolist(),
-                drawn["error"].tolist(),
-                paper=True,
-                like=series[0].name,
-            )
-        )
+        series.append(paper_line("published", drawn.set_index("rank")["error"].astype(float), like=FITTED))
     words = f"{counted(layers, 'layer')}, budget {budget}"
     places = [
         point
@@ -155,13 +147,6 @@ def untrained(table: pd.DataFrame) -> str:
             "in one, and counted as zero there."
         )
     return " ".join(said)
-
-
-def _published(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The talk's rows, where our sizes are the talk's."""
-    rows = published()
-    ours = any((table["dim"] == PUBLISHED_DIM).any() for table in tables.values())
-    return rows[(rows["figure"] == "1") & ours]
 
 
 def _at(table: pd.DataFrame, layers: int, budget: int) -> pd.DataFrame:

@@ -14,11 +14,10 @@ from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.course import COURSES
 from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
 from rankscope.papers.amsel2024.measurement import ends
-from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published
+from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published_beside
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.rank_one import linear_error
 
-CURVES = "the talk's curves (best of 5 seeds, read off its plots)."
 MEANS = "Mean over seeds with its 95% interval."
 
 
@@ -97,7 +96,7 @@ def _positions(table: pd.DataFrame) -> Figure:
         "and with several let low rank overcome its bottleneck.",
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
         f"{untrained(table)} {_sizes(table)}",
-        panels=_by_depth(table, "positions", "positions", str),
+        panels=_by_depth(table),
         shared_y=True,
     )
 
@@ -110,7 +109,7 @@ def _tokens(table: pd.DataFrame) -> Figure:
         caption=f"{MEANS} {untrained(table)} {_sizes(table)}",
         panels=(
             Panel("error against rank", "rank", "error",
-                  [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
+                  [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens")],
                   log_x=True, log_y=True, ordered=True),
             Panel("error against tokens", "tokens", "error",
                   _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True, log_y=True, ordered=True),
@@ -214,14 +213,15 @@ def survey_figure() -> Figure:
     )  # fmt: skip
 
 
-def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], str]) -> list[Panel]:
+def _by_depth(table: pd.DataFrame) -> list[Panel]:
     """Error over rank, one panel per depth: of the table and, where our sizes are the talk's, of its figure."""
     panels = []
-    for layers in sorted({*table["layers"], *_published(table, figure)["layers"]}):
+    for layers in sorted({*table["layers"], *published_beside(table, "positions")["layers"]}):
         rows = table[table["layers"] == layers]
         title = f"{counted(layers, 'layer')}{'' if len(rows) else ' (not run)'}"
-        lines = _lines(rows, by, "rank", name, _values(table, by)) if len(rows) else []
-        series = [*lines, *_behind(table, figure, by, layers=layers)]
+        kinds = _values(table, "positions")
+        lines = _lines(rows, "positions", "rank", str, kinds) if len(rows) else []
+        series = [*lines, *_behind(table, "positions", layers=layers)]
         panels.append(Panel(title, "rank", "error", series, log_x=True, log_y=True))
     return panels
 
@@ -254,29 +254,20 @@ def _values(table: pd.DataFrame, by: str) -> list[Any]:
     return values if by == "positions" else sorted(values)
 
 
-def _published(table: pd.DataFrame, figure: str) -> pd.DataFrame:
-    """The talk's rows of a figure, where our sizes are the talk's."""
-    rows = published()
-    ours = bool(table["dim"].iloc[0] == PUBLISHED_DIM)
-    return rows[(rows["figure"] == figure) & ours]
-
-
-def _behind(table: pd.DataFrame, figure: str, by: str, **where: object) -> list[Series]:
-    """The published curves, where our sizes are the talk's."""
-    rows = _published(table, figure)
+def _behind(table: pd.DataFrame, by: str, **where: object) -> list[Series]:
+    """The published curves of the figure that is named for what tells them apart."""
+    rows = published_beside(table, by)
     for column, value in where.items():
         rows = rows[rows[column] == value]
     return [
-        Series(
-            f"talk, {by} {value}", lines["rank"].astype(float).tolist(), lines["error"].tolist(), paper=True
-        )
+        paper_line(f"talk, {by} {value}", lines.set_index("rank")["error"])
         for value, lines in rows.groupby(by, sort=True)
     ]
 
 
-def _sizes(table: pd.DataFrame, grey: str = CURVES) -> str:
+def _sizes(table: pd.DataFrame) -> str:
     """What is drawn in grey, where our sizes are the talk's."""
     dim = int(table["dim"].iloc[0])
     if dim == PUBLISHED_DIM:
-        return f"Grey: {grey}"
+        return "Grey: the talk's curves (best of 5 seeds, read off its plots)."
     return f"The talk's curves are not drawn: its dim is {PUBLISHED_DIM}, here it is {dim}."

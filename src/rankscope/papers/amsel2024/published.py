@@ -49,6 +49,12 @@ def published() -> pd.DataFrame:
         return pd.read_csv(file)
 
 
+def published_beside(table: pd.DataFrame, figure: str) -> pd.DataFrame:
+    """The talk's curves of a figure, where our sizes are the talk's."""
+    rows = published()
+    return rows[(rows["figure"] == figure) & bool((table["dim"] == PUBLISHED_DIM).any())]
+
+
 def replications(results: Results) -> list[Replication]:
     """Every published figure that an experiment at the talk's sizes can be compared with."""
     at_its_sizes = {
