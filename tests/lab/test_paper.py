@@ -1,9 +1,9 @@
-"""Figures of experiments: which are drawn, from which tables, and what they say they are of."""
+"""Figures and findings of experiments: which are made, from which tables, and what they say they are of."""
 
 import pandas as pd
 
 from rankscope.figures.figure import Figure
-from rankscope.lab.paper import NoArraysError, Results, drawn
+from rankscope.lab.paper import NoArraysError, Results, drawn, found
 
 ONE, OTHER = pd.DataFrame({"one": [1]}), pd.DataFrame({"other": [2]})
 
@@ -45,3 +45,9 @@ def test_experiments_that_a_figure_names_itself_stay():
 def test_figures_without_anything_to_show_and_those_that_need_lost_arrays_are_left_out():
     makers = {"one": (lambda table: None, lambda table: no_arrays("a cell"), shows)}
     assert ids({"one": ONE}, makers) == [("one", ("toy/one",))]
+
+
+def test_findings_come_from_the_tables_that_are_there():
+    results = Results({"toy/one": ONE}, no_arrays)
+    makers = {"one": (lambda table: "said", lambda table: None), "other": (lambda table: "unsaid",)}
+    assert found(results, "toy", makers) == ["said"]

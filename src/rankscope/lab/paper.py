@@ -1,8 +1,9 @@
 """A paper on top of the engine: its experiments at three scales, its claims and its figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pandas as pd
 from torch import Tensor
@@ -29,8 +30,11 @@ class Results:
     arrays: Callable[[str], dict[str, Tensor]]
 
 
-Makers = Mapping[str | tuple[str, ...], Sequence[Callable[..., Figure | None]]]
-"""What makes figures, by the experiment, or the experiments, whose tables it is given; None where one was not run."""
+One = TypeVar("One", Figure, Finding)
+MakersOf = Mapping[str | tuple[str, ...], Sequence[Callable[..., One | None]]]
+"""What makes them, by the experiment, or the experiments, whose tables it is given; None where one was not run."""
+
+Makers = MakersOf[Figure]
 
 
 def drawn(results: Results, paper: str, makers: Makers) -> list[Figure]:
@@ -38,16 +42,25 @@ def drawn(results: Results, paper: str, makers: Makers) -> list[Figure]:
 
     A figure that names no experiments is of all that it was made for.
     """
-    figures = []
+    made = _made(results, paper, makers)
+    return [replace(figure, experiments=figure.experiments or run) for figure, run in made]
+
+
+def found(results: Results, paper: str, makers: MakersOf[Finding]) -> list[Finding]:
+    """The findings of which an experiment was run."""
+    return [finding for finding, _ in _made(results, paper, makers)]
+
+
+def _made(results: Results, paper: str, makers: MakersOf[One]) -> Iterator[tuple[One, tuple[str, ...]]]:
+    """What could be made, each with those of its experiments that were run."""
     for key, makes in makers.items():
         names = [f"{paper}/{name}" for name in ((key,) if isinstance(key, str) else key)]
         run = tuple(name for name in names if name in results.tables)
         for make in makes if run else ():
             with suppress(NoArraysError):
-                figure = make(*map(results.tables.get, names))
-                if figure is not None:
-                    figures.append(replace(figure, experiments=figure.experiments or run))
-    return figures
+                one = make(*map(results.tables.get, names))
+                if one is not None:
+                    yield one, run
 
 
 def no_replications(_: Results) -> Sequence[Replication]:

@@ -1,13 +1,12 @@
 """What amsel2024's tables answer: whether thin heads replace a full one, and whether depth rescues low rank."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import pandas as pd
 
 from rankscope.figures.figure import Panel, curve, paper_line
 from rankscope.lab.finding import Finding, Question, decimals
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, found
 from rankscope.lab.seeds import fewest_seeds
 from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
@@ -21,28 +20,20 @@ EXPERIMENTS = "src/rankscope/papers/amsel2024/EXPERIMENTS.md"
 
 def findings(results: Results) -> list[Finding]:
     """The findings of the tables that are there and have every row they need."""
-    made: dict[str, Callable[[pd.DataFrame], Iterator[Finding]]] = {
-        "two-points": _thin_heads,
-        "figure1": _depth,
-        "repeated": partial(_memory, results),
-    }
-    named = {f"amsel2024/{name}": make for name, make in made.items()}
-    return [
-        found
-        for name, make in named.items()
-        if name in results.tables
-        for found in make(results.tables[name])
-    ]
+    memory = partial(_memory, results)
+    return found(
+        results, "amsel2024", {"two-points": (_thin_heads,), "figure1": (_depth,), "repeated": (memory,)}
+    )
 
 
-def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
+def _thin_heads(table: pd.DataFrame) -> Finding | None:
     """The least budget, where all heads together have as many parameters as one of full rank."""
     budget, full = table["budget"].min(), table["rank"].max()
     rows = table[table["budget"] == budget]
     thin = rows[rows["rank"] == rows["rank"].min()]
     one = rows[(rows["rank"] == full) & (rows["heads"] == budget)]
     if one.empty or thin["rank"].iloc[0] == full:
-        return
+        return None
     floor, heads, rank = (thin[name].iloc[0] for name in ("floor", "heads", "rank"))
     replaced = floor <= one["error"].mean()
     wider = table[(table["budget"] == table["budget"].max()) & (table["rank"] == rank)]
@@ -51,7 +42,7 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
         if wider["budget"].iloc[0] > budget
         else ""
     )
-    yield Finding(
+    return Finding(
         name="thin-heads",
         question=Question.HEADS,
         answer="Not shown here." if replaced else "No, whatever their weights.",
@@ -77,21 +68,21 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _depth(table: pd.DataFrame) -> Iterator[Finding]:
+def _depth(table: pd.DataFrame) -> Finding | None:
     """The least budget that has every depth, at the middle rank below full."""
     full = table["dim"].max()
     layers = sorted(int(count) for count in table["layers"].unique())
     for _, rows in table.groupby("budget", sort=True):
         low = sorted(rank for rank in rows["rank"].unique() if rank < full)
         if len(layers) < 2 or not low:
-            return
+            return None
         rank = low[len(low) // 2]
         errors = rows.groupby(["layers", "rank"])["error"].mean()
         if not all((depth, at) in errors for depth in layers for at in (rank, full)):
             continue
         first, last = layers[0], layers[-1]
         behind = errors[last, rank] / errors[last, full]
-        yield Finding(
+        return Finding(
             name="depth",
             question=Question.DEPTH,
             answer="No: it helps a little." if behind >= CLEARLY else "It does here.",
@@ -115,10 +106,10 @@ def _depth(table: pd.DataFrame) -> Iterator[Finding]:
                 ordered=True,
             ),
         )
-        return
+    return None
 
 
-def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
+def _memory(results: Results, table: pd.DataFrame) -> Finding | None:
     """Where weights that fit repeated batches err the most beyond that on new points, of the places with the most seeds."""
     table = ends(table)
     deep = table[(table["layers"] > 1) & (table["rank"] < table["dim"]) & ~overflowed(table)]
@@ -126,12 +117,12 @@ def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
     deep = deep[seeds == seeds.max()]
     means = deep.groupby(["layers", "budget", "rank"])[["best_epoch", "error"]].mean()
     if means.empty:
-        return
+        return None
     worst = means.iloc[[int((means["error"] - means["best_epoch"]).argmax())]].reset_index().iloc[0]
     layers, rank, fitted, new = (worst[name] for name in ("layers", "rank", "best_epoch", "error"))
     if new < CLEARLY * fitted:
-        return
-    yield Finding(
+        return None
+    return Finding(
         name="memory",
         question=Question.DEPTH,
         answer="The published curves of figure 1 show memorized training data.",

@@ -1,12 +1,13 @@
 """What the tables of real data answer: the rank that fine-tuning needs, and whether it follows the task."""
 
 import math
+from functools import partial
 
 import pandas as pd
 
 from rankscope.figures.figure import Panel
 from rankscope.lab.finding import Finding, Question, decimals
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, found
 from rankscope.lab.seeds import fewest_seeds
 from rankscope.lab.tidy import rows_of
 from rankscope.studies.real.claims import all_kinds, labelled
@@ -25,15 +26,12 @@ FOLLOWS = 0.5
 
 def findings(results: Results) -> list[Finding]:
     """One for the sentences and one for the digits, where they were run with several numbers of classes."""
-    made = []
-    for name in SUBJECTS:
-        table = results.tables.get(f"li2024/{name}")
-        if table is not None and table["classes"].nunique() > 1:
-            made.append(_needed(name, table))
-    return made
+    return found(results, "li2024", {name: (partial(_needed, name),) for name in SUBJECTS})
 
 
-def _needed(name: str, table: pd.DataFrame) -> Finding:
+def _needed(name: str, table: pd.DataFrame) -> Finding | None:
+    if table["classes"].nunique() == 1:
+        return None
     data, subject = SUBJECTS[name]
     held_out = all_kinds(labelled(rows_of(table, "needed rank", on=HELD_OUT), "true"))
     fewest, most = held_out["classes"].min(), held_out["classes"].max()
