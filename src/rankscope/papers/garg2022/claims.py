@@ -114,7 +114,7 @@ def _heads_are_time(table: pd.DataFrame) -> list[Check]:
     checks = []
     for size, own in longest_by_size(table):
         apart = np.abs(doublings(transitions(own), "reached"))
-        left = np.abs(differences(settled_errors(own), "error"))
+        left = np.abs(differences(settled_errors(own)))
         checks += [
             Check(
                 f"size of log₂ of the step of the transition, {_ends(own)}, {size}",

@@ -1,11 +1,12 @@
 """What remark 1 suggests for LoRA: held to the rank of the update from the start, training ends as it would in full."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Check, Checks, Claims, Origin
+from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
 from rankscope.lab.tidy import per_seed
 from rankscope.papers.li2024.claims import CLEARLY_WORSE
 from rankscope.papers.li2024.measurement import LIKE_FULL
@@ -25,24 +26,19 @@ def compared(
     return tuple(how(held, full).tolist())
 
 
-def _loss_added(rank: int, bound: AtLeast | AtMost) -> Checks:
-    def checks(table: pd.DataFrame) -> list[Check]:
-        return [
-            Check(
-                f"loss added by rank {rank}, {name}", compared(rows(table), rank, "loss", np.subtract), bound
-            )
-            for name, rows in CONVENTIONS.items()
-        ]
-
-    return checks
+def _loss_added(rank: int, bound: AtLeast | AtMost, table: pd.DataFrame) -> list[Check]:
+    return [
+        Check(f"loss added by rank {rank}, {name}", compared(rows(table), rank, "loss", np.subtract), bound)
+        for name, rows in CONVENTIONS.items()
+    ]
 
 
 claims("lora-two", source="Remark 1, LoRA", value="rank 2 like full", experiment="lora", figure="lora",
        says="Held to rank 2 from the start, training ends with the loss of full training.",
-       )(_loss_added(2, AtMost(LIKE_FULL)))  # fmt: skip
+       )(partial(_loss_added, 2, AtMost(LIKE_FULL)))  # fmt: skip
 claims("lora-one", source="Remark 1, LoRA", value="rank 1 clearly worse", experiment="lora", figure="lora",
        says="Held to rank 1, below the number of patterns, training ends clearly worse.",
-       )(_loss_added(1, AtLeast(CLEARLY_WORSE)))  # fmt: skip
+       )(partial(_loss_added, 1, AtLeast(CLEARLY_WORSE)))  # fmt: skip
 
 
 @claims("lora-relevant", source="Abstract, LoRA", value="rank k like full", experiment="lora-relevant", figure="lora-relevant",

@@ -17,6 +17,9 @@ from rankscope.studies.text.sources import WORDS
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
 SOURCE = "Beyond the talk: its last question"
+_projected = partial(CLAIMS, source=SOURCE, experiment="text-projections")
+_trained = partial(CLAIMS, source=SOURCE, experiment="text", figure="text-trained")
+
 NEAR = 0.05
 """Largest mean difference between a share that is predicted and one that is measured."""
 
@@ -24,15 +27,14 @@ MAKES_UP = 0.5
 """Share of what low rank loses that more heads, or more layers, would have to win back."""
 
 CANDIDATES = ("participation", "entropy", "energy", "score", "score_energy")
-POWERS = "power "
 
 
-@CLAIMS("text-easier", source=SOURCE, says="Words are easier than the sphere: at every rank below full more answers are kept.",
-        experiment="text-projections", figure="text-projections")  # fmt: skip
+@_projected("text-easier", says="Words are easier than the sphere: at every rank below full more answers are kept.",
+            figure="text-projections")  # fmt: skip
 def _words_are_easier(table: pd.DataFrame) -> list[Check]:
     words, flat = (
         table[table["law"] == law].pivot(index="seed", columns="rank", values="agreement")
-        for law in (WORDS, f"{POWERS}0")
+        for law in (WORDS, "power 0")
     )
     return [
         Check(f"answers kept at rank {rank}, words beyond isotropic points", tuple((words - flat)[rank].astype(float)),
@@ -41,8 +43,8 @@ def _words_are_easier(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
-@CLAIMS("text-half", source=SOURCE, says="On words a head of rank 64 or less still misses more than a third of the answers.",
-        experiment="text-projections", figure="text-projections")  # fmt: skip
+@_projected("text-half", says="On words a head of rank 64 or less still misses more than a third of the answers.",
+            figure="text-projections")  # fmt: skip
 def _usual_heads_miss(table: pd.DataFrame) -> list[Check]:
     words = table[table["law"] == WORDS]
     kept = {rank: words[words["rank"] == rank] for rank in (32, 64)}
@@ -52,8 +54,8 @@ def _usual_heads_miss(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@CLAIMS("text-predicted", source=SOURCE, says="Joint normality of the two scores predicts what a projected score keeps, on "
-        "ellipsoids and on real rows.", experiment="text-projections", figure="text-projections")  # fmt: skip
+@_projected("text-predicted", figure="text-projections", says="Joint normality of the two scores predicts what a projected "
+            "score keeps, on ellipsoids and on real rows.")  # fmt: skip
 def _normal_scores_predict(table: pd.DataFrame) -> list[Check]:
     return [
         Check(f"mean difference between shares measured and predicted, {law}",
@@ -76,12 +78,12 @@ def _closest(best: str, words: str, others: Sequence[str], table: pd.DataFrame) 
     ]
 
 
-CLAIMS("text-dimension", source=SOURCE, says="The rank that keeps 0.9 of the answers follows the participation ratio of the "
-       "points more closely than other dimensions.", experiment="text-projections", figure="text-dimension")(
+_projected("text-dimension", figure="text-dimension", says="The rank that keeps 0.9 of the answers follows the participation "
+           "ratio of the points more closely than other dimensions.")(
     partial(_closest, "participation", "participation", CANDIDATES[1:]))  # fmt: skip
-CLAIMS("text-needed-predicted", source=SOURCE, says="The whole spectrum, by joint normality, predicts the rank "
-       "that keeps 0.9 of the answers more closely than any effective dimension.", experiment="text-projections",
-       figure="text-dimension")(partial(_closest, "predicted_needed", "the rank predicted", CANDIDATES))  # fmt: skip
+_projected("text-needed-predicted", figure="text-dimension", says="The whole spectrum, by joint normality, predicts the rank "
+           "that keeps 0.9 of the answers more closely than any effective dimension.")(
+    partial(_closest, "predicted_needed", "the rank predicted", CANDIDATES))  # fmt: skip
 
 
 def _made_up(what: str, table: pd.DataFrame) -> list[Check]:
@@ -96,15 +98,18 @@ def _made_up(what: str, table: pd.DataFrame) -> list[Check]:
     ]
 
 
-CLAIMS("text-heads-make-up", source=SOURCE, says="More heads make up for less than half of what low rank loses on words.",
-       experiment="text", figure="text-trained")(partial(_made_up, "budget"))  # fmt: skip
-CLAIMS("text-depth-makes-up", source=SOURCE, says="Three layers make up for less than half of what low rank loses on words.",
-       experiment="text", figure="text-trained")(partial(_made_up, "layers"))  # fmt: skip
+_trained("text-heads-make-up", says="More heads make up for less than half of what low rank loses on words.")(
+    partial(_made_up, "budget")
+)
+_trained(
+    "text-depth-makes-up", says="Three layers make up for less than half of what low rank loses on words."
+)(partial(_made_up, "layers"))
 
 
-@CLAIMS("text-law", source=SOURCE,
-        says="Trained encoders do as well on words as on an ellipsoid of their spectrum: only the spectrum matters.",
-        experiment="text", figure="text-trained")  # fmt: skip
+@_trained(
+    "text-law",
+    says="Trained encoders do as well on words as on an ellipsoid of their spectrum: only the spectrum matters.",
+)
 def _the_spectrum_is_enough(table: pd.DataFrame) -> list[Check]:
     checks = []
     for shape, rows in table.groupby("shape", sort=False):
@@ -125,10 +130,10 @@ def _used_rank_follows_inputs(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
-def spread(table: pd.DataFrame, dimension: str, rank: str = "needed") -> "pd.Series[float]":
+def spread(table: pd.DataFrame, dimension: str) -> "pd.Series[float]":
     """Standard deviation over laws of log(needed rank / dimension), one value per seed."""
     once = table.drop_duplicates(["law", "seed"])
-    logs = (once[rank] / once[dimension]).map(math.log)
+    logs = (once["needed"] / once[dimension]).map(math.log)
     return logs.groupby(once["seed"]).std()
 
 

@@ -97,11 +97,11 @@ def _bounded(axis: str, power: float, matrices: str, pair: str, *which: str) -> 
     ]
 
 
-def _reaches(axis: str, power: float, matrix: str, pair: str, *which: str, reach: float = CONSTANT) -> Checks:
+def _reaches(power: float, matrix: str, pair: str, *which: str) -> Checks:
     return lambda table: [
         check
         for one in which
-        for check in at_least(table, axis, aligned(matrix, pair, one), power, reach=reach)
+        for check in at_least(table, "patterns", aligned(matrix, pair, one), power, reach=CONSTANT)
     ]
 
 
@@ -130,10 +130,10 @@ for _suffix, _experiment, _where in (
         claims(f"eq8-{_name}{_suffix}", source=f"(8), first, W_{_letter.upper()}", value="≥ Ω(1)", experiment=_experiment,
                figure="patterns", origin=_origin,
                says=f"W_{_letter.upper()} maps irrelevant patterns onto relevant ones, μ'ᵀΔWμ ≥ Ω(1), {_where}.")(
-            _reaches("patterns", 0.0, _letter, "irrelevant to relevant", "mean", "least"))  # fmt: skip
+            _reaches(0.0, _letter, "irrelevant to relevant", "mean", "least"))  # fmt: skip
     claims(f"eq10-self{_suffix}", source="(10), left", value="≥ Ω(1/M)", experiment=_experiment, figure="patterns",
            origin=_origin, says=f"μᵀΔW_Vμ ≥ Ω(1/M) for irrelevant μ, {_where}.")(
-        _reaches("patterns", -1.0, "v", "irrelevant to itself", "mean", "least"))  # fmt: skip
+        _reaches(-1.0, "v", "irrelevant to itself", "mean", "least"))  # fmt: skip
 
 
 @claims("eq8-self", source="(8), second", value="≤ O(δ)", experiment="init-scale", figure="init",
@@ -153,7 +153,7 @@ claims("eq8-leak", source="(8), third", value="≤ O(1/M)", experiment="patterns
     _bounded("patterns", -1.0, "qk", "irrelevant to irrelevant", "mean", "greatest"))  # fmt: skip
 claims("eq9-self", source="(9), left", value="≥ Ω(1)", experiment="patterns", figure="patterns",
        says="μᵀΔW_Vμ ≥ Ω(1) for μ = μ_1, μ_2.")(
-    _reaches("patterns", 0.0, "v", "relevant to itself", "least"))  # fmt: skip
+    _reaches(0.0, "v", "relevant to itself", "least"))  # fmt: skip
 claims("eq9-leak-steps", source="(9), right, in T", value="≤ O(1/T)", experiment="learning-rate", figure="steps",
        says="μ'ᵀΔW_Vμ ≤ O(1/(MT)) for relevant μ and irrelevant μ': in T.")(
     _bounded("step", -1.0, "v", "relevant to irrelevant", "mean", "greatest"))  # fmt: skip
