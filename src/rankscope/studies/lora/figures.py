@@ -72,10 +72,7 @@ def _parts(table: pd.DataFrame) -> Figure:
     table = table.assign(
         which=[f"{part}: {rank}" for part, rank in zip(table["adapted"], table["adapter_rank"], strict=True)]
     )
-    parts = list(dict.fromkeys(table["which"]))
-    losses = band(
-        "measured", parts, [table.loc[table["which"] == part, "loss"].tolist() for part in parts], Mark.POINTS
-    )
+    losses = _by_rank("measured", table, "loss", "which")
     steps = steps_reached("measured", table, "which")
     return Figure(
         id="li2024-lora-parts",
