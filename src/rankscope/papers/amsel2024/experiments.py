@@ -7,6 +7,7 @@ from typing import Any
 from rankscope.ensembles.encoder import Encoder, Positions
 from rankscope.ensembles.head_sum import HeadSum
 from rankscope.lab import Experiment, Grid, Scale
+from rankscope.lab.experiment import changed
 from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, OUR_RECIPE, Recipe, Start
 from rankscope.papers.amsel2024.simulation import Construction, Constructions, Kind, Simulation
 from rankscope.papers.amsel2024.trainer import EncoderTrainer, RepeatedTrainer
@@ -154,20 +155,18 @@ def _longer(
 
 def trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
     """Farthest neighbour among `tokens` points, an encoder, our recipe; `changes` are over figure 1's setting."""
-    task: dict[str, Any] = {"dim": sizes.dim, "tokens": sizes.tokens, "target": Target.FARTHEST}
-    model = {"dim": sizes.dim, "rank": sizes.dim, "budget": 1, "layers": 1, "hidden": sizes.hidden}
-    train: dict[str, Any] = {
-        "steps": sizes.steps,
-        "batch": sizes.batch,
-        "learning_rate": sizes.learning_rate,
-        "precision": sizes.precision,
-        "start": OUR_RECIPE.start,
-    }
+    model = Encoder(dim=sizes.dim, rank=sizes.dim, budget=1, layers=1, hidden=sizes.hidden)
+    train = OUR_RECIPE.replace(
+        steps=sizes.steps,
+        batch=sizes.batch,
+        learning_rate=sizes.learning_rate,
+        precision=sizes.precision,
+    )
     return Experiment(
         name=f"{NAME}/{name}",
-        task=Neighbors(**task),
-        model=Encoder(**{key: changes.get(key, value) for key, value in model.items()}),
-        train=OUR_RECIPE.replace(**{key: changes.get(key, value) for key, value in train.items()}),
+        task=Neighbors(dim=sizes.dim, tokens=sizes.tokens, target=Target.FARTHEST),
+        model=changed(model, changes),
+        train=changed(train, changes),
         grid=grid,
         trainer=EncoderTrainer(),
     )
