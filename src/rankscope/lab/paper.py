@@ -63,16 +63,6 @@ def _made(results: Results, paper: str, makers: MakersOf[One]) -> Iterator[tuple
                     yield one, run
 
 
-def no_replications(_: Results) -> Sequence[Replication]:
-    """What a paper compares that has published no numbers at our sizes."""
-    return ()
-
-
-def no_findings(_: Results) -> Sequence[Finding]:
-    """What a paper or a study answers that answers none of the questions."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Study:
     """A question beyond a paper: experiments, claims and figures of its own, on the paper's page."""
@@ -80,7 +70,7 @@ class Study:
     experiments: Callable[[Scale], Sequence[Experiment]]
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
-    findings: Callable[[Results], Sequence[Finding]] = no_findings
+    findings: Callable[[Results], Sequence[Finding]] = lambda results: ()
 
 
 @dataclass(frozen=True)
@@ -97,8 +87,8 @@ class Paper:
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
     settings_note: str
-    findings: Callable[[Results], Sequence[Finding]] = no_findings
-    replications: Callable[[Results], Sequence[Replication]] = no_replications
+    findings: Callable[[Results], Sequence[Finding]] = lambda results: ()
+    replications: Callable[[Results], Sequence[Replication]] = lambda results: ()
     statements: Callable[[Scale], Sequence[Statement]] = lambda scale: ()
     misprints: Sequence[Misprint] = ()
 

@@ -13,7 +13,7 @@ from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
 from rankscope.lab.paper import Makers
 from rankscope.lab.tidy import MEASUREMENT, rows_of
 from rankscope.papers.amsel2024.measurement import COURSE
-from rankscope.papers.amsel2024.published import FIGURES, KIND, NAMES, PUBLISHED_DIM, published_beside
+from rankscope.papers.amsel2024.published import FIGURES, KIND, PUBLISHED_DIM, place_name, published_beside
 
 TITLE = "How the training loss falls on batches that repeat"
 
@@ -32,8 +32,7 @@ def _course(name: str, figure: str, table: pd.DataFrame) -> Figure | None:
     for place, own in rows.groupby(places, sort=True):
         at = dict(zip(places, place, strict=True))
         matching = theirs[(theirs[places] == pd.Series(at)).all(axis=1)].set_index("rank")["error"]
-        title = ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(value) for axis, value in at.items())
-        panels.append(_panel(title, own, matching))
+        panels.append(_panel(place_name(at), own, matching))
     grey = (
         " Rings at the end: published." if len(theirs) else f" The talk's values are for dim {PUBLISHED_DIM}."
     )

@@ -7,12 +7,12 @@ import pandas as pd
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import Point
-from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
     OVERFLOWED,
     PUBLISHED_DIM,
     overflowed,
+    place_name,
     published_beside,
     replications,
 )
@@ -82,7 +82,7 @@ def _panel(
     drawn = _at(theirs, layers, budget)
     if len(drawn):
         series.append(paper_line("published", drawn.set_index("rank")["error"].astype(float), like=FITTED))
-    words = f"{counted(layers, 'layer')}, budget {budget}"
+    words = place_name({"layers": layers, "budget": budget})
     places = [
         point
         for where, point in agree.items()

@@ -93,7 +93,7 @@ def _points(table: pd.DataFrame, figure: str, column: str) -> Iterator[Point]:
     least = named[~overflowed(named, figure)].groupby(axes)[column].min()
     for _, row in theirs[theirs["figure"] == figure].iterrows():
         place = tuple(row[axis] for axis in axes)
-        where = ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(row[axis]) for axis in axes)
+        where = place_name({axis: row[axis] for axis in axes})
         measured = least.get(place)
         if measured is not None:
             yield Point(where, float(row["error"]), float(measured), tolerance)
@@ -115,6 +115,15 @@ NAMES: Mapping[str, Callable[[object], str]] = {
     "tokens": lambda tokens: f"{tokens} tokens",
     "positions": str,
 }
+
+
+def place_name(at: Mapping[str, object]) -> str:
+    """A place of a published figure in words.
+
+    >>> place_name({"layers": 1, "budget": 8})
+    '1 layer, budget 8'
+    """
+    return ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(value) for axis, value in at.items())
 
 
 def _identity(table: pd.DataFrame, experiment: str) -> Replication:
