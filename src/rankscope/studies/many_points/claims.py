@@ -5,7 +5,6 @@ failure, an error of 0.1 solves the task, and 10% make a difference.
 """
 
 import math
-from collections.abc import Iterator
 from functools import partial
 
 import pandas as pd
@@ -40,7 +39,7 @@ def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
             by_seed(rows, rows["error"] / rows["without_attention"]),
             AtLeast(FAILED),
         )
-        for rank, rows in _low(at)
+        for rank, rows in _low(at).groupby("rank")
     ]
 
 
@@ -69,7 +68,7 @@ def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
 def _depth_helps_less(table: pd.DataFrame) -> list[Check]:
     (shallow, deep), (few, many) = ((table[name].min(), table[name].max()) for name in ("layers", "tokens"))
     checks = []
-    for rank, rows in _low(table):
+    for rank, rows in _low(table).groupby("rank"):
         errors = rows.pivot(index="seed", columns=["tokens", "layers"], values="error")
         ratio = {tokens: errors[tokens, deep] / errors[tokens, shallow] for tokens in (few, many)}
         what = f"log₂ of the error's ratio, {deep} layers over {shallow}, at {many} points over {few}, rank {rank}"
@@ -78,7 +77,6 @@ def _depth_helps_less(table: pd.DataFrame) -> list[Check]:
     return checks
 
 
-def _low(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The rows of each rank below full."""
-    for rank, rows in table[table["rank"] < table["dim"]].groupby("rank", sort=True):
-        yield int(str(rank)), rows
+def _low(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ranks below full."""
+    return table[table["rank"] < table["dim"]]

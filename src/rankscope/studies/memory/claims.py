@@ -5,7 +5,6 @@ answers is memory, one of a tenth is not, and three quarters of the border are b
 bits per parameter.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
 import pandas as pd
@@ -33,13 +32,15 @@ _claim = partial(CLAIMS, source="memory against rule", experiment="memory")
 )
 def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for (shape, rank), rows in _by_rank(with_memory(table)):
+    known = with_memory(table)
+    low = known[known["rank"] < known["dim"]]
+    for (shape, rank), rows in low.groupby(["shape", "rank"], sort=False):
         over = rows["batches"] / rows["border"]
         below, beyond = rows[over <= BELOW], rows[over >= BEYOND]
-        remembered, known = by_seed(below, below["gap"], "min"), by_seed(beyond, beyond["gap"], "max")
+        remembered, kept = by_seed(below, below["gap"], "min"), by_seed(beyond, beyond["gap"], "max")
         checks += [
             Check(f"least gap below the border, {shape}, rank {rank}", remembered, AtLeast(MEMORY)),
-            Check(f"largest gap beyond it, {shape}, rank {rank}", known, AtMost(RULE)),
+            Check(f"largest gap beyond it, {shape}, rank {rank}", kept, AtMost(RULE)),
         ]
     return checks
 
@@ -57,7 +58,7 @@ def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
             by_seed(rows, rows["bits"], "max"),
             AtMost(BITS_PER_PARAMETER),
         )
-        for (shape, rank), rows in _by_rank(countable(with_memory(table)))
+        for (shape, rank), rows in countable(with_memory(table)).groupby(["shape", "rank"], sort=False)
     ]
 
 
@@ -68,8 +69,7 @@ def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
 )
 def _full_rank_finds_the_rule(table: pd.DataFrame) -> list[Check]:
     checks = []
-    known = with_memory(table)
-    for shape, rows in known.groupby("shape", sort=False):
+    for shape, rows in with_memory(table).groupby("shape", sort=False):
         few = rows[rows["batches"] <= rows["border"]]
         answered = few[few["batches"] == few["batches"].max()].pivot(
             index="seed", columns="rank", values="answered"
@@ -79,9 +79,3 @@ def _full_rank_finds_the_rule(table: pd.DataFrame) -> list[Check]:
         what = f"new points answered at full rank beyond the best lower one, {shape}, {few['batches'].max()} batches"
         checks.append(Check(what, tuple(ahead.astype(float)), AtLeast(MEMORY)))
     return checks
-
-
-def _by_rank(known: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
-    """The rows of each shape and each rank below full."""
-    for (shape, rank), rows in known[known["rank"] < known["dim"]].groupby(["shape", "rank"], sort=False):
-        yield (str(shape), int(str(rank))), rows

@@ -254,6 +254,7 @@ def _prune_small(table: pd.DataFrame) -> list[Check]:
         says="Pruning a fraction R of all neurons out of ℒ adds at least Ω(R), whichever they are.")  # fmt: skip
 def _prune_large(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "pruning")
+    taken = {order: rows[rows["order"] == order] for order in ("largest", "random", "smallest")}
     return [
         Check(
             f"least over M and R of loss added/R, {order} of ℒ first",
@@ -261,6 +262,5 @@ def _prune_large(table: pd.DataFrame) -> list[Check]:
             AtLeast(CONSTANT),
             REACH,
         )
-        for order in ("largest", "random", "smallest")
-        for some in (rows[rows["order"] == order],)
+        for order, some in taken.items()
     ]
