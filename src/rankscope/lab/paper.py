@@ -32,7 +32,7 @@ class Results:
 
 One = TypeVar("One", Figure, Finding)
 MakersOf = Mapping[str | tuple[str, ...], Sequence[Callable[..., One | None]]]
-"""What makes them, by the experiment, or the experiments, whose tables it is given; None where one was not run."""
+"""What makes figures or findings, by the experiment or experiments whose tables it is given; None for one that was not run."""
 
 Makers = MakersOf[Figure]
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -35,8 +34,8 @@ def figures(results: Results) -> list[Figure]:
         "two-points": (_floor,),
         "constructions": (_constructions,),
     }
-    drawings = (drawn(results, "amsel2024", makers) for makers in (first, COURSES, others))
-    return [*chain.from_iterable(drawings), survey_figure()]
+    made = [figure for makers in (first, COURSES, others) for figure in drawn(results, "amsel2024", makers)]
+    return [*made, survey_figure()]
 
 
 def _by_them(make: Callable[[pd.DataFrame], Figure], table: pd.DataFrame) -> Figure:
