@@ -357,3 +357,8 @@ def curve(
         [values for _, values in groups],
         mark,
     )
+
+
+def paper_line(name: str, values: pd.Series, *, like: str | None = None) -> Series:
+    """Published or computed values against the numbers that are their index."""
+    return Series(name, [float(str(x)) for x in values.index], values.tolist(), paper=True, like=like)

@@ -7,7 +7,7 @@ from itertools import islice
 import pandas as pd
 
 from rankscope.lab.experiment import Cell, Experiment
-from rankscope.lab.store import AT_ONCE, PROVENANCE, Store, damage, records
+from rankscope.lab.store import AT_ONCE, PROVENANCE, Store, damage, joined, records
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,3 @@ def content(store: Store, experiment: Experiment) -> Content:
         else [],
         damaged,
     )
-
-
-def joined(pieces: Sequence[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
-    """One table of its pieces; of none it has the columns alone."""
-    filled = [piece for piece in pieces if len(piece)]
-    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=list(columns))

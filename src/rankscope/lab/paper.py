@@ -1,8 +1,9 @@
 """A paper on top of the engine: its experiments at three scales, its claims and its figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pandas as pd
 from torch import Tensor
@@ -29,23 +30,37 @@ class Results:
     arrays: Callable[[str], dict[str, Tensor]]
 
 
-def drawable(*makers: Callable[[], Figure]) -> list[Figure]:
-    """The figures that can be made: without those that need arrays, where there are none."""
-    figures = []
-    for make in makers:
-        with suppress(NoArraysError):
-            figures.append(make())
-    return figures
+One = TypeVar("One", Figure, Finding)
+MakersOf = Mapping[str | tuple[str, ...], Sequence[Callable[..., One | None]]]
+"""What makes figures or findings, by the experiment or experiments whose tables it is given; None for one that was not run."""
+
+Makers = MakersOf[Figure]
 
 
-def no_replications(_: Results) -> Sequence[Replication]:
-    """What a paper compares that has published no numbers at our sizes."""
-    return ()
+def drawn(results: Results, paper: str, makers: Makers) -> list[Figure]:
+    """The figures of which an experiment was run; where there are no arrays, without those that need some.
+
+    A figure that names no experiments is of all that it was made for.
+    """
+    made = _made(results, paper, makers)
+    return [replace(figure, experiments=figure.experiments or run) for figure, run in made]
 
 
-def no_findings(_: Results) -> Sequence[Finding]:
-    """What a paper or a study answers that answers none of the questions."""
-    return ()
+def found(results: Results, paper: str, makers: MakersOf[Finding]) -> list[Finding]:
+    """The findings of which an experiment was run."""
+    return [finding for finding, _ in _made(results, paper, makers)]
+
+
+def _made(results: Results, paper: str, makers: MakersOf[One]) -> Iterator[tuple[One, tuple[str, ...]]]:
+    """What could be made, each with those of its experiments that were run."""
+    for key, makes in makers.items():
+        names = [f"{paper}/{name}" for name in ((key,) if isinstance(key, str) else key)]
+        run = tuple(name for name in names if name in results.tables)
+        for make in makes if run else ():
+            with suppress(NoArraysError):
+                one = make(*map(results.tables.get, names))
+                if one is not None:
+                    yield one, run
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,7 @@ class Study:
     experiments: Callable[[Scale], Sequence[Experiment]]
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
-    findings: Callable[[Results], Sequence[Finding]] = no_findings
+    findings: Callable[[Results], Sequence[Finding]] = lambda results: ()
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,8 @@ class Paper:
     claims: Sequence[Claim]
     figures: Callable[[Results], Sequence[Figure]]
     settings_note: str
-    findings: Callable[[Results], Sequence[Finding]] = no_findings
-    replications: Callable[[Results], Sequence[Replication]] = no_replications
+    findings: Callable[[Results], Sequence[Finding]] = lambda results: ()
+    replications: Callable[[Results], Sequence[Replication]] = lambda results: ()
     statements: Callable[[Scale], Sequence[Statement]] = lambda scale: ()
     misprints: Sequence[Misprint] = ()
 

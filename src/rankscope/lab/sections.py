@@ -10,7 +10,7 @@ from torch import Tensor
 from rankscope.core import RankscopeError, suggest
 from rankscope.figures.figure import Figure
 from rankscope.lab.claim import CheckError, Claim, Judgement, judge
-from rankscope.lab.content import content, joined
+from rankscope.lab.content import content
 from rankscope.lab.paper import Paper, Results
 from rankscope.lab.partial import Part, coverage
 from rankscope.lab.results import results_section
@@ -19,7 +19,7 @@ from rankscope.lab.section import Section, Unfinished
 from rankscope.lab.selection import Selection
 from rankscope.lab.sizes import sized
 from rankscope.lab.statement import rule
-from rankscope.lab.store import PROVENANCE, Store
+from rankscope.lab.store import PROVENANCE, Store, joined
 
 Tables = Mapping[str, pd.DataFrame]
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -56,13 +57,18 @@ def sizes(scale: str, cells: pd.DataFrame) -> str:
         values = {json.dumps(one.get(name)) for one in merged}
         value = merged[0].get(name)
         if len(values) == 1 and isinstance(value, int):
-            said.append(f"dim {value}" if name == "dim" else _count(value, COUNTED[name]))
+            said.append(f"dim {value}" if name == "dim" else counted(value, COUNTED[name]))
     seeds = cells.groupby(["experiment", "settings"])["seed"].nunique()
     fewest, most = int(seeds.min()), int(seeds.max())
     if most > 1 or any(one.get("model") for one in known):  # what is computed once has no seeds to tell of
-        said.append(_count(most, "seed") if fewest == most else f"{fewest} to {_count(most, 'seed')}")
+        said.append(counted(most, "seed") if fewest == most else f"{fewest} to {counted(most, 'seed')}")
     return ": ".join(filter(None, (scale_words(scale), ", ".join(said))))
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
+def counted(number: Any, what: str) -> str:
+    """So many of something.
+
+    >>> counted(1, "layer"), counted(2048, "neuron")
+    ('1 layer', '2,048 neurons')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

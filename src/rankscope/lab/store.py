@@ -174,7 +174,7 @@ class Store:
 
     def table(self, experiment: Experiment) -> pd.DataFrame:
         """The records of the experiment's finished cells: its axes, the seed, the cell's key, what was measured."""
-        return _joined(self.table_pieces(experiment))
+        return joined(self.table_pieces(experiment))
 
     def table_pieces(self, experiment: Experiment) -> Iterator[pd.DataFrame]:
         """The table, a piece at a time."""
@@ -188,7 +188,7 @@ class Store:
     def provenance(self, *experiments: Experiment) -> pd.DataFrame:
         """Settings and provenance of the experiments' cells that today's code has finished."""
         rows = (row for one in experiments for _, row in self.rows(one))
-        return _joined(_frames(_provenance(rows)), PROVENANCE)
+        return joined(_frames(_provenance(rows)), PROVENANCE)
 
     def provenance_pieces(self, *experiments: Experiment) -> Iterator[pd.DataFrame]:
         """That of the cells that have records, by experiment and key, a piece at a time."""
@@ -358,7 +358,7 @@ def _frames(records: Iterator[dict[str, Any]]) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame(some)
 
 
-def _joined(pieces: Iterator[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
-    """One table of its pieces."""
-    parts = list(pieces)
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))
+def joined(pieces: Iterable[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
+    """One table of its pieces; of none it has the columns alone."""
+    filled = [piece for piece in pieces if len(piece)]
+    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=list(columns))

@@ -5,67 +5,52 @@ error is the least epoch of what was logged by then. In float32, with a loop ove
 may not have come to their end: 100,000 steps in six hours are 4.6 per second, 200,000 in four 13.9, in two 27.8.
 """
 
+from functools import partial
+
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Makers
 from rankscope.lab.tidy import MEASUREMENT, rows_of
 from rankscope.papers.amsel2024.measurement import COURSE
 from rankscope.papers.amsel2024.published import (
     FIGURES,
     KIND,
-    NAMES,
     PUBLISHED_DIM,
     SUPPLEMENT,
-    published,
+    place_name,
+    published_beside,
 )
 
 TITLE = "How the training loss falls on batches that repeat"
 
-COURSES = {"repeated": "1", SUPPLEMENT: "1", "repeated-positions": "positions", "repeated-tokens": "tokens"}
-"""Experiments whose courses are kept, and the talk's figure that each makes again."""
 
-
-def course_figures(results: Results) -> list[Figure]:
-    """A figure for each experiment that has courses."""
-    drawn = (
-        _course(f"amsel2024/{name}", results.tables[f"amsel2024/{name}"], figure)
-        for name, figure in COURSES.items()
-        if f"amsel2024/{name}" in results.tables
-    )
-    return [figure for figure in drawn if figure]
-
-
-def _course(experiment: str, table: pd.DataFrame, figure: str) -> Figure | None:
+def _course(name: str, figure: str, table: pd.DataFrame) -> Figure | None:
     """A panel for every place of the talk's figure but its ranks, which are the curves."""
     rows = rows_of(table, COURSE) if MEASUREMENT in table else table[:0]
     if rows.empty:
         return None
     if "positions" in rows:
         rows = rows.assign(positions=rows["positions"].map(KIND))
-    name, axes, _ = FIGURES[figure]
+    published_in, axes, _ = FIGURES[figure]
     places = [axis for axis in axes if axis != "rank"]
-    theirs = published()
-    same_size = bool((table["dim"] == PUBLISHED_DIM).any())
-    theirs = theirs[(theirs["figure"] == figure) & same_size]
+    theirs = published_beside(table, figure)
     panels = []
     for place, own in rows.groupby(places, sort=True):
         at = dict(zip(places, place, strict=True))
         matching = theirs[(theirs[places] == pd.Series(at)).all(axis=1)].set_index("rank")["error"]
-        title = ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(value) for axis, value in at.items())
-        panels.append(_panel(title, own, matching))
+        panels.append(_panel(place_name(at), own, matching))
     grey = (
-        " Rings at the end: published." if same_size else f" The talk's values are for dim {PUBLISHED_DIM}."
+        " Rings at the end: published." if len(theirs) else f" The talk's values are for dim {PUBLISHED_DIM}."
     )
     return Figure(
-        id=f"amsel2024-{experiment.partition('/')[2]}-course",
-        title=f"{TITLE}: {name}{', supplement' * (experiment.endswith(SUPPLEMENT))}",
+        id=f"amsel2024-{name}-course",
+        title=f"{TITLE}: {published_in}{', supplement' * (name == SUPPLEMENT)}",
         paper_says="The published error is the least mean training loss of an epoch, of what was logged when the job ended. "
         "Its jobs had a time limit, which the largest encoders may have met.",
         caption="The least epoch up to a share of all epochs: what would be published of a training that ended there. Where "
         f"a curve passes its published value early, the published training may not have come to its end.{grey}",
         panels=panels,
-        experiments=(experiment,),
         columns=int(rows[places[-1]].nunique()),
         shared_y=True,
     )
@@ -83,3 +68,15 @@ def _panel(title: str, rows: pd.DataFrame, theirs: "pd.Series[float]") -> Panel:
     return Panel(
         title, "share of the training", "least epoch's training loss", series, log_y=True, ordered=True
     )
+
+
+COURSES: Makers = {
+    name: (partial(_course, name, figure),)
+    for name, figure in (
+        ("repeated", "1"),
+        (SUPPLEMENT, "1"),
+        ("repeated-positions", "positions"),
+        ("repeated-tokens", "tokens"),
+    )
+}
+"""A figure for each experiment whose courses are kept: how the talk's figure that it makes again came about."""

@@ -1,13 +1,13 @@
 """amsel2024's experiments at three scales, and how every cell is brought to train."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rankscope.ensembles.encoder import Encoder, Positions
 from rankscope.ensembles.head_sum import HeadSum
 from rankscope.lab import Experiment, Grid, Scale
-from rankscope.lab.experiment import Overrides
+from rankscope.lab.experiment import changed
 from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, OUR_RECIPE, Recipe, Start
 from rankscope.papers.amsel2024.simulation import Construction, Constructions, Kind, Simulation
 from rankscope.papers.amsel2024.trainer import EncoderTrainer, RepeatedTrainer
@@ -86,7 +86,6 @@ class Sizes:
     tokens_budget: int
     dims: tuple[int, ...]
     heads_per_block: tuple[int, ...]
-    point_dim: int
     point_budgets: tuple[int, ...]
     point_steps: int
     samples: int
@@ -103,21 +102,21 @@ SIZES = {
     Scale.SMOKE: Sizes(
         dim=4, tokens=4, hidden=16, ranks=(1, 4), budgets=(1, 4), layers=(1, 3), batch=16, steps=15,
         long_steps=15, learning_rate=0.05, long_rate=0.05, seeds=2, position_ranks=(1, 4), token_ranks=(1, 4),
-        middle_budget=1, many_tokens=(3, 6), tokens_budget=1, dims=(4, 8), heads_per_block=(1, 4), point_dim=4,
+        middle_budget=1, many_tokens=(3, 6), tokens_budget=1, dims=(4, 8), heads_per_block=(1, 4),
         point_budgets=(1,), point_steps=15, samples=60, supplement=(1,),
     ),
     Scale.QUICK: Sizes(
         dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=640,
         long_steps=640, learning_rate=0.05, long_rate=0.05, seeds=5, position_ranks=(1, 4), token_ranks=(1, 8),
         middle_budget=1, many_tokens=(3, 5, 10), tokens_budget=1, dims=(4, 8, 16), heads_per_block=(1, 2, 4),
-        point_dim=8, point_budgets=(1, 4), point_steps=300, samples=2000, repeated_longer=False,
+        point_budgets=(1, 4), point_steps=300, samples=2000, repeated_longer=False,
     ),
     Scale.PAPER: Sizes(
         dim=64, tokens=16, hidden=2048, ranks=(1, 2, 4, 8, 16, 32, 64), budgets=(1, 8, 64), layers=(1, 3, 5),
         batch=256, steps=100_000, long_steps=200_000, learning_rate=0.01, long_rate=0.005, seeds=5,
         position_ranks=(1, 2, 4, 8, 16, 32, 64),
         token_ranks=(1, 8, 16, 32, 64), middle_budget=8, many_tokens=(4, 16, 64, 256), tokens_budget=64,
-        dims=(16, 64, 128, 256), heads_per_block=(1, 2, 4, 8, 16), point_dim=64, point_budgets=(1, 8),
+        dims=(16, 64, 128, 256), heads_per_block=(1, 2, 4, 8, 16), point_budgets=(1, 8),
         point_steps=20_000, samples=20_000, precision=Precision.FLOAT16,
         coarse=Precision.BFLOAT16, figure_start=Start.TOWARDS_ANSWER, repeated=AUTHORS_RECIPE,
         repeated_seeds=2, supplement=(16, 32),
@@ -128,62 +127,47 @@ SIZES = {
 def experiments(scale: Scale) -> list[Experiment]:
     """All experiments of the paper at a scale."""
     sizes = SIZES[scale]
-    kinds = {kind.value: {"positions": kind} for kind in OUR_POSITIONS}
     fresh = [
         trained(sizes, "figure1", _figure_1(sizes), precision=sizes.coarse, start=sizes.figure_start),
-        *_longer(sizes, "", range(sizes.seeds), kinds, sizes.hidden // sizes.dim),
+        *_longer(sizes, "", range(sizes.seeds), OUR_POSITIONS, sizes.hidden // sizes.dim),
     ]
     return [*fresh, *_repeated(sizes), _two_points(sizes), _constructions(sizes)]
 
 
 def _longer(
-    sizes: Sizes, prefix: str, seeds: range, kinds: Mapping[str, Overrides], widening: int | None
+    sizes: Sizes, prefix: str, seeds: range, kinds: Sequence[Positions], widening: int | None
 ) -> list[Experiment]:
     """Positions, the role of N and the role of d, which the authors trained twice as long at half the rate."""
     longer: dict[str, Any] = {"steps": sizes.long_steps, "learning_rate": sizes.long_rate}
+    positions = Grid(
+        seed=seeds,
+        positions={kind.value: {"positions": kind} for kind in kinds},
+        layers=(1, 3),
+        rank=sizes.position_ranks,
+    )
+    tokens = Grid(seed=seeds, tokens=sizes.many_tokens, rank=sizes.token_ranks)
+    dims = Grid(seed=seeds, shape=_shapes(sizes, widening))
     return [
-        trained(
-            sizes,
-            f"{prefix}positions",
-            Grid(seed=seeds, positions=kinds, layers=(1, 3), rank=sizes.position_ranks),
-            budget=sizes.middle_budget,
-            **longer,
-        ),
-        trained(
-            sizes,
-            f"{prefix}tokens",
-            Grid(seed=seeds, tokens=sizes.many_tokens, rank=sizes.token_ranks),
-            layers=2,
-            budget=sizes.tokens_budget,
-            **longer,
-        ),
-        trained(
-            sizes,
-            f"{prefix}dims",
-            Grid(seed=seeds, shape=_shapes(sizes, widening)),
-            layers=2,
-            budget=sizes.middle_budget,
-            **longer,
-        ),
+        trained(sizes, f"{prefix}positions", positions, budget=sizes.middle_budget, **longer),
+        trained(sizes, f"{prefix}tokens", tokens, layers=2, budget=sizes.tokens_budget, **longer),
+        trained(sizes, f"{prefix}dims", dims, layers=2, budget=sizes.middle_budget, **longer),
     ]
 
 
 def trained(sizes: Sizes, name: str, grid: Grid, **changes: Any) -> Experiment:
     """Farthest neighbour among `tokens` points, an encoder, our recipe; `changes` are over figure 1's setting."""
-    task: dict[str, Any] = {"dim": sizes.dim, "tokens": sizes.tokens, "target": Target.FARTHEST}
-    model = {"dim": sizes.dim, "rank": sizes.dim, "budget": 1, "layers": 1, "hidden": sizes.hidden}
-    train: dict[str, Any] = {
-        "steps": sizes.steps,
-        "batch": sizes.batch,
-        "learning_rate": sizes.learning_rate,
-        "precision": sizes.precision,
-        "start": OUR_RECIPE.start,
-    }
+    model = Encoder(dim=sizes.dim, rank=sizes.dim, budget=1, layers=1, hidden=sizes.hidden)
+    train = OUR_RECIPE.replace(
+        steps=sizes.steps,
+        batch=sizes.batch,
+        learning_rate=sizes.learning_rate,
+        precision=sizes.precision,
+    )
     return Experiment(
         name=f"{NAME}/{name}",
-        task=Neighbors(**task),
-        model=Encoder(**{key: changes.get(key, value) for key, value in model.items()}),
-        train=OUR_RECIPE.replace(**{key: changes.get(key, value) for key, value in train.items()}),
+        task=Neighbors(dim=sizes.dim, tokens=sizes.tokens, target=Target.FARTHEST),
+        model=changed(model, changes),
+        train=changed(train, changes),
         grid=grid,
         trainer=EncoderTrainer(),
     )
@@ -197,8 +181,7 @@ def _repeated(sizes: Sizes) -> list[Experiment]:
     if sizes.supplement:
         fresh.append(_supplement(sizes))
     if sizes.repeated_longer:
-        kinds = {kind.value: {"positions": kind} for kind in AUTHORS_POSITIONS}
-        fresh += _longer(sizes, "repeated-", seeds, kinds, None)
+        fresh += _longer(sizes, "repeated-", seeds, AUTHORS_POSITIONS, None)
     kept = ("steps", "batch", "learning_rate", "precision")
     return [
         replace(
@@ -251,7 +234,7 @@ def _shapes(sizes: Sizes, widening: int | None) -> dict[str, dict[str, int]]:
 def _nearest_of_two(sizes: Sizes) -> Neighbors:
     """The nearer of two orthonormal points to a query of its own."""
     return Neighbors(
-        dim=sizes.point_dim,
+        dim=sizes.dim,
         tokens=2,
         target=Target.NEAREST,
         points=Points.ORTHOGONAL,
@@ -260,11 +243,11 @@ def _nearest_of_two(sizes: Sizes) -> Neighbors:
 
 
 def _two_points(sizes: Sizes) -> Experiment:
-    ranks = tuple(2**power for power in range(sizes.point_dim.bit_length()))
+    ranks = tuple(2**power for power in range(sizes.dim.bit_length()))
     return Experiment(
         name=f"{NAME}/two-points",
         task=_nearest_of_two(sizes),
-        model=HeadSum(dim=sizes.point_dim, rank=1, budget=1),
+        model=HeadSum(dim=sizes.dim, rank=1, budget=1),
         train=AdamW(steps=sizes.point_steps, batch=sizes.batch, learning_rate=0.03, warmup=0.1),
         grid=Grid(seed=range(sizes.seeds), rank=ranks, budget=sizes.point_budgets),
         trainer=TwoPointsTrainer(),
@@ -273,7 +256,7 @@ def _two_points(sizes: Sizes) -> Experiment:
 
 def _constructions(sizes: Sizes) -> Experiment:
     """Two orthonormal points; the full-rank hardmax head on `tokens` of them too."""
-    many = min(sizes.tokens, sizes.point_dim)
+    many = min(sizes.tokens, sizes.dim)
     models = {
         f"hardmax, {tokens} points": {"kind": Kind.HARDMAX, "size": 1, "tokens": tokens}
         for tokens in (2, many)

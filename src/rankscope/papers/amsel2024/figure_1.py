@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import Point
 from rankscope.papers.amsel2024.measurement import ends
@@ -13,7 +13,8 @@ from rankscope.papers.amsel2024.published import (
     PUBLISHED_DIM,
     SUPPLEMENT,
     overflowed,
-    published,
+    place_name,
+    published_beside,
     replications,
 )
 
@@ -23,14 +24,11 @@ RECALLED = "the same weights, new points"
 LEARNED = "fresh batches, new points"
 
 
-def figure_1(results: Results) -> Figure | None:
-    """A panel for each depth and budget; None where neither experiment was run."""
-    tables = {
-        name: ends(results.tables[name]) for name in (FRESH, REPEATED, FURTHER) if name in results.tables
-    }
-    if not tables.keys() & {FRESH, REPEATED}:
-        return None
-    theirs = _published(tables)
+def figure_1(results: Results, *run: pd.DataFrame | None) -> Figure:
+    """A panel for each depth and budget, of the trainings on fresh batches and of those on repeated ones."""
+    names = (FRESH, REPEATED, FURTHER)
+    tables = {name: ends(table) for name, table in zip(names, run, strict=True) if table is not None}
+    theirs = published_beside(pd.concat(tables.values()), "1")
     shapes = sorted(
         {
             shape
@@ -51,7 +49,6 @@ def figure_1(results: Results) -> Figure | None:
         "weaker. The published error is the least training loss of an epoch, and every epoch has the same 100 batches.",
         caption=_caption(tables, theirs),
         panels=[_panel(tables, theirs, agree, *shape) for shape in shapes],
-        experiments=tuple(tables),
         columns=len({budget for _, budget in shapes}),
         shared_y=True,
     )
@@ -87,22 +84,14 @@ def _panel(
             series.append(_points("did not train", lost, "error"))
     drawn = _at(theirs, layers, budget)
     if len(drawn):
-        series.append(
-            Series(
-                "published",
-                drawn["rank"].astype(float).tolist(),
-                drawn["error"].tolist(),
-                paper=True,
-                like=series[0].name,
-            )
-        )
-    words = f"{layers} layer{'s' * (layers != 1)}, budget {budget}"
+        series.append(paper_line("published", drawn.set_index("rank")["error"].astype(float), like=FITTED))
+    words = place_name({"layers": layers, "budget": budget})
     places = [
         point
         for where, point in agree.items()
         if where.startswith(f"{words}, ") and point.measured is not None
     ]
-    counted = (
+    come_out = (
         f": {sum(bool(point.agrees) for point in places)} of {len(places)} published values come out"
         if places
         else ""
@@ -114,7 +103,7 @@ def _panel(
         if key in tables and not found[key]
     ]
     not_run = f" ({''.join(absent) if any(found.values()) else ''}not run)" if absent else ""
-    return Panel(f"{words}{counted}{not_run}", "rank", "error", series, log_x=True, log_y=True)
+    return Panel(f"{words}{come_out}{not_run}", "rank", "error", series, log_x=True, log_y=True)
 
 
 def _points(name: str, rows: pd.DataFrame, column: str) -> Series:
@@ -161,13 +150,6 @@ def untrained(table: pd.DataFrame) -> str:
             "in one, and counted as zero there."
         )
     return " ".join(said)
-
-
-def _published(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The talk's rows, where our sizes are the talk's."""
-    rows = published()
-    ours = any((table["dim"] == PUBLISHED_DIM).any() for table in tables.values())
-    return rows[(rows["figure"] == "1") & ours]
 
 
 def _at(table: pd.DataFrame, layers: int, budget: int) -> pd.DataFrame:

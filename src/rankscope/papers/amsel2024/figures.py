@@ -2,71 +2,74 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
-from rankscope.lab.paper import Results
-from rankscope.papers.amsel2024.course import course_figures
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
+from rankscope.lab.paper import Makers, Results, drawn
+from rankscope.lab.sizes import counted
+from rankscope.papers.amsel2024.course import COURSES
 from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
 from rankscope.papers.amsel2024.measurement import ends
-from rankscope.papers.amsel2024.published import KIND, PUBLISHED_DIM, PUBLISHED_IDENTITY, published
+from rankscope.papers.amsel2024.published import (
+    KIND,
+    PUBLISHED_DIM,
+    PUBLISHED_IDENTITY,
+    SUPPLEMENT,
+    published_beside,
+)
 from rankscope.papers.amsel2024.survey import survey
 from rankscope.theory.heads.rank_one import linear_error
 
-CURVES = "the talk's curves (best of 5 seeds, read off its plots)."
 MEANS = "Mean over seeds with its 95% interval."
-BY_THEM = "by the authors' program: training loss on batches that repeat"
 
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run, and the survey, which needs none."""
-    made: dict[str, Callable[[pd.DataFrame], Figure]] = {
-        "positions": _positions,
-        "tokens": _tokens,
-        "dims": _dims,
-        "two-points": _floor,
-        "constructions": _constructions,
+    first: Makers = {("figure1", "repeated", SUPPLEMENT): (partial(figure_1, results),)}
+    others: Makers = {
+        ("repeated", "figure1"): (_identity,),
+        "positions": (_positions,),
+        "repeated-positions": (partial(_by_them, _positions),),
+        "tokens": (_tokens,),
+        "repeated-tokens": (partial(_by_them, _tokens),),
+        "dims": (_dims,),
+        "repeated-dims": (partial(_by_them, _dims),),
+        "two-points": (_floor,),
+        "constructions": (_constructions,),
     }
-    drawn = [figure_1(results), *course_figures(results), _identity(results)]
-    for name, make in made.items():
-        if (fresh := results.tables.get(f"amsel2024/{name}")) is not None:
-            drawn.append(replace(make(fresh), experiments=(f"amsel2024/{name}",)))
-        theirs = f"repeated-{name}"
-        if (repeated := results.tables.get(f"amsel2024/{theirs}")) is not None:
-            figure = make(_as_published(ends(repeated)))
-            title = f"{figure.title}, {BY_THEM}"
-            drawn.append(
-                replace(figure, id=f"amsel2024-{theirs}", title=title, experiments=(f"amsel2024/{theirs}",))
-            )
-    return [*(figure for figure in drawn if figure), survey_figure()]
+    made = [figure for makers in (first, COURSES, others) for figure in drawn(results, "amsel2024", makers)]
+    return [*made, survey_figure()]
 
 
-def _as_published(table: pd.DataFrame) -> pd.DataFrame:
-    """Training losses in the place of errors, and kinds of positions by the talk's names."""
-    named = table.assign(error=table["best_epoch"])
-    return named.assign(positions=named["positions"].map(KIND)) if "positions" in named else named
+def _by_them(make: Callable[[pd.DataFrame], Figure], table: pd.DataFrame) -> Figure:
+    """A figure of training losses in the place of errors, with the talk's names of positions."""
+    losses = ends(table)
+    losses = losses.assign(error=losses["best_epoch"])
+    figure = make(losses.assign(positions=losses["positions"].map(KIND)) if "positions" in losses else losses)
+    title = f"{figure.title}, by the authors' program: training loss on batches that repeat"
+    return replace(figure, id=figure.id.replace("-", "-repeated-", 1), title=title)
 
 
-def _identity(results: Results) -> Figure | None:
-    """One layer of full rank, on fresh points and on batches that repeat, as the talk's were."""
+def _identity(*tables: pd.DataFrame | None) -> Figure | None:
+    """One layer of full rank, on batches that repeat, as the talk's were, and on fresh points."""
     names = {REPEATED: "repeated batches", FRESH: "fresh batches"}
+    known = {name: ends(table) for name, table in zip(names, tables, strict=True) if table is not None}
     full = {
-        names[name]: table[(table["layers"] == 1) & (table["rank"] == table["dim"])].assign(
-            scaled=lambda rows: rows["norm"] / rows["dim"] ** 0.5
-        )
-        for name, table in ((each, ends(results.tables[each])) for each in names if each in results.tables)
-        if "norm" in table
+        name: rows.assign(scaled=rows["norm"] / rows["dim"] ** 0.5)
+        for name, table in known.items()
+        if "norm" in table and len(rows := table[(table["layers"] == 1) & (table["rank"] == table["dim"])])
     }
-    full = {name: rows for name, rows in full.items() if len(rows)}
     if not full:
         return None
     dim = int(next(iter(full.values()))["dim"].iloc[0])
 
     def panel(title: str, y_label: str, column: str, published: str | None = None) -> Panel:
         series = [
-            curve(name, rows, "budget", column, mark=Mark.POINTS, labels=True) for name, rows in full.items()
+            curve(names[name], rows, "budget", column, mark=Mark.POINTS, labels=True)
+            for name, rows in full.items()
         ]
         talk = PUBLISHED_IDENTITY[published] if published and dim == PUBLISHED_DIM else {}
         if talk:
@@ -86,7 +89,7 @@ def _identity(results: Results) -> Figure | None:
             panel("norm", "‖W_KᵀW_Q‖_F/√dim", "scaled", "norm"),
             panel("sharpness c/√rank", "β of softmax(−β Xᵀy)", "sharpness"),
         ),
-        experiments=tuple(name for name in names if names[name] in full),
+        experiments=tuple(full),
     )  # fmt: skip
 
 
@@ -98,7 +101,7 @@ def _positions(table: pd.DataFrame) -> Figure:
         "and with several let low rank overcome its bottleneck.",
         caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
         f"{untrained(table)} {_sizes(table)}",
-        panels=_by_depth(table, "positions", "positions", str),
+        panels=_by_depth(table),
         shared_y=True,
     )
 
@@ -111,7 +114,7 @@ def _tokens(table: pd.DataFrame) -> Figure:
         caption=f"{MEANS} {untrained(table)} {_sizes(table)}",
         panels=(
             Panel("error against rank", "rank", "error",
-                  [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens", "tokens")],
+                  [*_lines(table, "tokens", "rank", lambda n: f"{n} tokens"), *_behind(table, "tokens")],
                   log_x=True, log_y=True, ordered=True),
             Panel("error against tokens", "tokens", "error",
                   _lines(table, "rank", "tokens", lambda rank: f"rank {rank}"), log_x=True, log_y=True, ordered=True),
@@ -172,12 +175,9 @@ def _constructions(table: pd.DataFrame) -> Figure:
         rows = table[table["construction"].str.contains(kind)]
         size = rows["construction"].str.extract(r"(\d+)", expand=False).astype(float)
         known = rows.assign(size=size)
-        exact = known.groupby("size", sort=True)["predicted"].mean()
         series = [
             curve("measured", known, "size", "measured", mark=Mark.POINTS),
-            Series(
-                "exact", [float(str(x)) for x in exact.index], exact.tolist(), paper=True, like="measured"
-            ),
+            paper_line("exact", known.groupby("size", sort=True)["predicted"].mean(), like="measured"),
         ]
         return Panel(title, label, y_label, series, log_x=True, log_y=True)
 
@@ -218,14 +218,15 @@ def survey_figure() -> Figure:
     )  # fmt: skip
 
 
-def _by_depth(table: pd.DataFrame, figure: str, by: str, name: Callable[[Any], str]) -> list[Panel]:
+def _by_depth(table: pd.DataFrame) -> list[Panel]:
     """Error over rank, one panel per depth: of the table and, where our sizes are the talk's, of its figure."""
     panels = []
-    for layers in sorted({*table["layers"], *_published(table, figure)["layers"]}):
+    for layers in sorted({*table["layers"], *published_beside(table, "positions")["layers"]}):
         rows = table[table["layers"] == layers]
-        title = f"{layers} layer{'s' * (layers != 1)}{'' if len(rows) else ' (not run)'}"
-        lines = _lines(rows, by, "rank", name, _values(table, by)) if len(rows) else []
-        series = [*lines, *_behind(table, figure, by, layers=layers)]
+        title = f"{counted(layers, 'layer')}{'' if len(rows) else ' (not run)'}"
+        kinds = _values(table, "positions")
+        lines = _lines(rows, "positions", "rank", str, kinds) if len(rows) else []
+        series = [*lines, *_behind(table, "positions", layers=layers)]
         panels.append(Panel(title, "rank", "error", series, log_x=True, log_y=True))
     return panels
 
@@ -258,29 +259,20 @@ def _values(table: pd.DataFrame, by: str) -> list[Any]:
     return values if by == "positions" else sorted(values)
 
 
-def _published(table: pd.DataFrame, figure: str) -> pd.DataFrame:
-    """The talk's rows of a figure, where our sizes are the talk's."""
-    rows = published()
-    ours = bool(table["dim"].iloc[0] == PUBLISHED_DIM)
-    return rows[(rows["figure"] == figure) & ours]
-
-
-def _behind(table: pd.DataFrame, figure: str, by: str, **where: object) -> list[Series]:
-    """The published curves, where our sizes are the talk's."""
-    rows = _published(table, figure)
+def _behind(table: pd.DataFrame, by: str, **where: object) -> list[Series]:
+    """The published curves of the figure that is named for what tells them apart."""
+    rows = published_beside(table, by)
     for column, value in where.items():
         rows = rows[rows[column] == value]
     return [
-        Series(
-            f"talk, {by} {value}", lines["rank"].astype(float).tolist(), lines["error"].tolist(), paper=True
-        )
+        paper_line(f"talk, {by} {value}", lines.set_index("rank")["error"])
         for value, lines in rows.groupby(by, sort=True)
     ]
 
 
-def _sizes(table: pd.DataFrame, grey: str = CURVES) -> str:
+def _sizes(table: pd.DataFrame) -> str:
     """What is drawn in grey, where our sizes are the talk's."""
     dim = int(table["dim"].iloc[0])
     if dim == PUBLISHED_DIM:
-        return f"Grey: {grey}"
+        return "Grey: the talk's curves (best of 5 seeds, read off its plots)."
     return f"The talk's curves are not drawn: its dim is {PUBLISHED_DIM}, here it is {dim}."

@@ -1,13 +1,14 @@
 """What amsel2024's tables answer: whether thin heads replace a full one, and whether depth rescues low rank."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import pandas as pd
 
-from rankscope.figures.figure import Panel, Series, curve
+from rankscope.figures.figure import Panel, curve, paper_line
 from rankscope.lab.finding import Finding, Question, decimals
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, found
+from rankscope.lab.seeds import fewest_seeds
+from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import overflowed, replications
 
@@ -19,28 +20,20 @@ EXPERIMENTS = "src/rankscope/papers/amsel2024/EXPERIMENTS.md"
 
 def findings(results: Results) -> list[Finding]:
     """The findings of the tables that are there and have every row they need."""
-    made: dict[str, Callable[[pd.DataFrame], Iterator[Finding]]] = {
-        "two-points": _thin_heads,
-        "figure1": _depth,
-        "repeated": partial(_memory, results),
-    }
-    named = {f"amsel2024/{name}": make for name, make in made.items()}
-    return [
-        found
-        for name, make in named.items()
-        if name in results.tables
-        for found in make(results.tables[name])
-    ]
+    memory = partial(_memory, results)
+    return found(
+        results, "amsel2024", {"two-points": (_thin_heads,), "figure1": (_depth,), "repeated": (memory,)}
+    )
 
 
-def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
+def _thin_heads(table: pd.DataFrame) -> Finding | None:
     """The least budget, where all heads together have as many parameters as one of full rank."""
     budget, full = table["budget"].min(), table["rank"].max()
     rows = table[table["budget"] == budget]
     thin = rows[rows["rank"] == rows["rank"].min()]
     one = rows[(rows["rank"] == full) & (rows["heads"] == budget)]
     if one.empty or thin["rank"].iloc[0] == full:
-        return
+        return None
     floor, heads, rank = (thin[name].iloc[0] for name in ("floor", "heads", "rank"))
     replaced = floor <= one["error"].mean()
     wider = table[(table["budget"] == table["budget"].max()) & (table["rank"] == rank)]
@@ -49,7 +42,7 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
         if wider["budget"].iloc[0] > budget
         else ""
     )
-    yield Finding(
+    return Finding(
         name="thin-heads",
         question=Question.HEADS,
         answer="Not shown here." if replaced else "No, whatever their weights.",
@@ -59,18 +52,15 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
         claims=("amsel2024.floor", "amsel2024.one-layer", "amsel2024.budget"),
         figure="amsel2024-floor",
         link="docs/theory.md",
-        seeds=_seeds(rows, "rank"),
+        seeds=fewest_seeds(rows, "rank"),
         panel=Panel(
             "Thin heads against one of full rank",
             "rank of a head (heads = dim/rank)",
             "error",
             [
                 curve("trained", rows, "rank", "error"),
-                Series(
-                    "no weights do better (theorem 2)",
-                    *_points(rows.groupby("rank")["floor"].first()),
-                    paper=True,
-                    like="trained",
+                paper_line(
+                    "no weights do better (theorem 2)", rows.groupby("rank")["floor"].first(), like="trained"
                 ),
             ],
             log_x=True,
@@ -78,44 +68,48 @@ def _thin_heads(table: pd.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _depth(table: pd.DataFrame) -> Iterator[Finding]:
+def _depth(table: pd.DataFrame) -> Finding | None:
     """The least budget that has every depth, at the middle rank below full."""
     full = table["dim"].max()
     layers = sorted(int(count) for count in table["layers"].unique())
     for _, rows in table.groupby("budget", sort=True):
         low = sorted(rank for rank in rows["rank"].unique() if rank < full)
         if len(layers) < 2 or not low:
-            return
+            return None
         rank = low[len(low) // 2]
         errors = rows.groupby(["layers", "rank"])["error"].mean()
         if not all((depth, at) in errors for depth in layers for at in (rank, full)):
             continue
         first, last = layers[0], layers[-1]
         behind = errors[last, rank] / errors[last, full]
-        yield Finding(
+        return Finding(
             name="depth",
             question=Question.DEPTH,
             answer="No: it helps a little." if behind >= CLEARLY else "It does here.",
             sentence=f"On points not seen in training, heads of rank {rank} in {full} dimensions err by "
-            f"{decimals(errors[first, rank])} in {_layers(first)} and by {decimals(errors[last, rank])} in {_layers(last)}; "
-            f"full rank with as many parameters errs by {decimals(errors[last, full])}, {decimals(behind)} times less.",
+            f"{decimals(errors[first, rank])} in {counted(first, 'layer')} and by {decimals(errors[last, rank])} in "
+            f"{counted(last, 'layer')}; full rank with as many parameters errs by {decimals(errors[last, full])}, "
+            f"{decimals(behind)} times less.",
             claims=("amsel2024.depth-helps", "amsel2024.depth-behind"),
             figure="amsel2024-1",
             link=EXPERIMENTS,
-            seeds=_seeds(rows, ["layers", "rank"]),
+            seeds=fewest_seeds(rows, ["layers", "rank"]),
             panel=Panel(
                 "Depth against rank, on new points",
                 "rank of a head (heads = dim/rank)",
                 "error (1: no answer)",
-                [curve(_layers(depth), rows[rows["layers"] == depth], "rank", "error") for depth in layers],
+                [
+                    curve(counted(depth, "layer"), rows[rows["layers"] == depth], "rank", "error")
+                    for depth in layers
+                ],
                 log_x=True,
                 ordered=True,
             ),
         )
-        return
+    return None
 
 
-def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
+def _memory(results: Results, table: pd.DataFrame) -> Finding | None:
     """Where weights that fit repeated batches err the most beyond that on new points, of the places with the most seeds."""
     table = ends(table)
     deep = table[(table["layers"] > 1) & (table["rank"] < table["dim"]) & ~overflowed(table)]
@@ -123,22 +117,22 @@ def _memory(results: Results, table: pd.DataFrame) -> Iterator[Finding]:
     deep = deep[seeds == seeds.max()]
     means = deep.groupby(["layers", "budget", "rank"])[["best_epoch", "error"]].mean()
     if means.empty:
-        return
+        return None
     worst = means.iloc[[int((means["error"] - means["best_epoch"]).argmax())]].reset_index().iloc[0]
     layers, rank, fitted, new = (worst[name] for name in ("layers", "rank", "best_epoch", "error"))
     if new < CLEARLY * fitted:
-        return
-    yield Finding(
+        return None
+    return Finding(
         name="memory",
         question=Question.DEPTH,
         answer="The published curves of figure 1 show memorized training data.",
         sentence=f"The authors' program repeats the same 100 batches in every epoch and reports training loss. Trained "
-        f"this way, {_layers(int(layers))} of rank {rank:g} end at {decimals(fitted)}; on new points the same weights have an "
-        f"error of {decimals(new)}, where an answer of zero has 1.{_come_out(results)}",
+        f"this way, {counted(int(layers), 'layer')} of rank {rank:g} end at {decimals(fitted)}; on new points the same "
+        f"weights have an error of {decimals(new)}, where an answer of zero has 1.{_come_out(results)}",
         claims=("amsel2024.memory",),
         figure="amsel2024-1",
         link=EXPERIMENTS,
-        seeds=_seeds(deep, ["layers", "budget", "rank"]),
+        seeds=fewest_seeds(deep, ["layers", "budget", "rank"]),
         contradicts=True,
     )
 
@@ -156,16 +150,3 @@ def _come_out(results: Results) -> str:
         f" We reproduce {counts['repeated']} published values as training loss on repeated batches, and "
         f"{counts['figure1']} as error after training on fresh ones."
     )
-
-
-def _seeds(table: pd.DataFrame, places: str | list[str]) -> int:
-    """The least number of seeds at a place."""
-    return int(table.groupby(places)["seed"].nunique().min())
-
-
-def _layers(count: int) -> str:
-    return "1 layer" if count == 1 else f"{count} layers"
-
-
-def _points(values: "pd.Series[float]") -> tuple[list[float], list[float]]:
-    return [float(str(place)) for place in values.index], [float(value) for value in values]

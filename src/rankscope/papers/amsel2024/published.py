@@ -7,6 +7,7 @@ import pandas as pd
 
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import NOT_RUN, READ_OFF, READ_OFF_LOG, Point, Replication
+from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
 
 PUBLISHED_DIM = 64
@@ -56,6 +57,12 @@ def published() -> pd.DataFrame:
         return pd.read_csv(file)
 
 
+def published_beside(table: pd.DataFrame, figure: str) -> pd.DataFrame:
+    """The talk's curves of a figure, where our sizes are the talk's."""
+    rows = published()
+    return rows[(rows["figure"] == figure) & bool((table["dim"] == PUBLISHED_DIM).any())]
+
+
 def replications(results: Results) -> list[Replication]:
     """Every published figure that an experiment at the talk's sizes can be compared with."""
     at_its_sizes = {}
@@ -97,7 +104,7 @@ def _points(table: pd.DataFrame, figure: str, column: str) -> Iterator[Point]:
     least = named[~named["overflowed"]].groupby(axes)[column].min()
     for _, row in theirs[theirs["figure"] == figure].iterrows():
         place = tuple(row[axis] for axis in axes)
-        where = ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(row[axis]) for axis in axes)
+        where = place_name({axis: row[axis] for axis in axes})
         measured = least.get(place)
         if measured is not None:
             yield Point(where, float(row["error"]), float(measured), tolerance)
@@ -115,10 +122,19 @@ KIND: Mapping[str, str] = {
 """What the talk calls our kinds of positions."""
 
 NAMES: Mapping[str, Callable[[object], str]] = {
-    "layers": lambda layers: f"{layers} layer{'s' * (layers != 1)}",
+    "layers": lambda layers: counted(layers, "layer"),
     "tokens": lambda tokens: f"{tokens} tokens",
     "positions": str,
 }
+
+
+def place_name(at: Mapping[str, object]) -> str:
+    """A place of a published figure in words.
+
+    >>> place_name({"layers": 1, "budget": 8})
+    '1 layer, budget 8'
+    """
+    return ", ".join(NAMES.get(axis, f"{axis} {{}}".format)(value) for axis, value in at.items())
 
 
 def _identity(table: pd.DataFrame, experiment: str) -> Replication:

@@ -8,10 +8,13 @@ least squares, a training that was not at least twice as long as its transition 
 linear ones two trainings are compared once one of them has had its transition.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+from rankscope.lab import AtLeast, AtMost, Check, Checks, Claims, Origin
 from rankscope.lab.check import Threshold
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.garg2022.measurement import ERRORS
@@ -37,6 +40,10 @@ APART = np.log2(1.25)
 TALK = "the talk, in-context learning"
 
 CLAIMS = Claims("garg2022")
+_talk = partial(CLAIMS, source=TALK, experiment="heads")
+_apart = partial(
+    CLAIMS, source="rank and heads apart", experiment="apart", figure="apart", origin=Origin.BEYOND
+)
 
 
 @CLAIMS(
@@ -58,120 +65,61 @@ def _near_least_squares(table: pd.DataFrame) -> list[Check]:
     return checks
 
 
-@CLAIMS(
+def _ends(table: pd.DataFrame) -> str:
+    counts = sorted(int(each) for each in table["heads"].unique())
+    return f"{counts[-1]} heads over {counts[0]}"
+
+
+def _more(rows: pd.DataFrame, value: str, what: str) -> Check:
+    """The value is greater with the most heads than with the fewest."""
+    return Check(f"log₂ of the {what}", doublings(rows, value), AtLeast(0.0), Threshold.NULL)
+
+
+def _of_every_size(check: Callable[[pd.DataFrame, str], Check]) -> Checks:
+    """A check of each size of decoders, which is told the head counts and the size."""
+    return lambda table: [check(own, f"{_ends(own)}, {size}") for size, own in longest_by_size(table)]
+
+
+_talk(
     "more-heads",
-    source=TALK,
     says="At equal parameters and after equally many steps more heads are worse.",
-    experiment="heads",
     figure="heads",
-)
-def _more_heads_are_worse(table: pd.DataFrame) -> list[Check]:
-    return [_worse(end_errors(own), f"{_ends(own)}, {size}") for size, own in longest_by_size(table)]
-
-
-@CLAIMS(
+)(_of_every_size(lambda own, where: _more(end_errors(own), "error", f"error, {where}")))
+_talk(
     "more-heads-later",
-    source=TALK,
     says="At equal parameters more heads come to the in-context solution later.",
-    experiment="heads",
     figure="heads-time",
     origin=Origin.READING,
-)
-def _more_heads_are_later(table: pd.DataFrame) -> list[Check]:
-    return [
-        Check(
-            f"log₂ of the step of the transition, {_ends(own)}, {size}",
-            doublings(transitions(own), "reached"),
-            AtLeast(0.0),
-            Threshold.NULL,
-        )
-        for size, own in longest_by_size(table)
-    ]
-
-
-@CLAIMS(
+)(_of_every_size(lambda own, where: _more(transitions(own), "reached", f"step of the transition, {where}")))
+_talk(
     "more-heads-settled",
-    source=TALK,
     says="At equal parameters more heads are worse long after the in-context solution has appeared.",
-    experiment="heads",
     figure="heads",
     origin=Origin.READING,
+)(
+    _of_every_size(
+        lambda own, where: _more(settled_errors(own), "error", f"error, {where}, long after the transition")
+    )
 )
-def _more_heads_stay_worse(table: pd.DataFrame) -> list[Check]:
-    return [
-        _worse(settled_errors(own), f"{_ends(own)}, {size}, long after the transition")
-        for size, own in longest_by_size(table)
-    ]
 
 
-@CLAIMS(
+@_talk(
     "heads-are-time",
-    source=TALK,
     says="At equal parameters heads change when the in-context solution appears, and not the error long after it.",
-    experiment="heads",
     figure="heads-time",
     origin=Origin.BEYOND,
 )
 def _heads_are_time(table: pd.DataFrame) -> list[Check]:
     checks = []
     for size, own in longest_by_size(table):
-        apart = np.abs(doublings(transitions(own), "reached"))
-        left = np.abs(differences(settled_errors(own), "error"))
+        apart = tuple(np.abs(doublings(transitions(own), "reached")))
+        left = tuple(np.abs(differences(settled_errors(own))))
+        where = f"{_ends(own)}, {size}"
         checks += [
-            Check(
-                f"size of log₂ of the step of the transition, {_ends(own)}, {size}",
-                tuple(apart),
-                AtLeast(APART),
-            ),
-            Check(
-                f"size of the errors' difference long after it, {_ends(own)}, {size}",
-                tuple(left),
-                AtMost(NEAR),
-            ),
+            Check(f"size of log₂ of the step of the transition, {where}", apart, AtLeast(APART)),
+            Check(f"size of the errors' difference long after it, {where}", left, AtMost(NEAR)),
         ]
     return checks
-
-
-@CLAIMS(
-    "rank-counts",
-    source="rank and heads apart",
-    says="Doubling the rank of every head lowers the error more than doubling the number of heads.",
-    experiment="apart",
-    figure="apart",
-    origin=Origin.BEYOND,
-)
-def _rank_counts(table: pd.DataFrame) -> list[Check]:
-    return [_rank_beyond_heads(end_errors(last(table)), "error", "error")]
-
-
-@CLAIMS(
-    "rank-counts-in-time",
-    source="rank and heads apart",
-    says="Doubling the rank of every head brings the transition forward more than doubling the number of heads.",
-    experiment="apart",
-    figure="apart",
-    origin=Origin.BEYOND,
-)
-def _rank_counts_in_time(table: pd.DataFrame) -> list[Check]:
-    return [_rank_beyond_heads(transitions(last(table)), "reached", "step of the transition")]
-
-
-@CLAIMS(
-    "other-classes",
-    source=f"{TALK}, a few other varieties",
-    says="At equal parameters and after equally many steps more heads are worse on sparse functions, networks and trees.",
-    experiment="classes",
-    figure="classes",
-)
-def _other_classes(table: pd.DataFrame) -> list[Check]:
-    return [
-        _worse(learned_errors(rows), f"{_ends(rows)}, {functions}")
-        for functions, rows in last(table).groupby("functions", sort=False)
-    ]
-
-
-def _worse(errors: pd.DataFrame, where: str) -> Check:
-    return Check(f"log₂ of the error, {where}", doublings(errors, "error"), AtLeast(0.0), Threshold.NULL)
 
 
 def _rank_beyond_heads(rows: pd.DataFrame, value: str, what: str) -> Check:
@@ -188,6 +136,25 @@ def _rank_beyond_heads(rows: pd.DataFrame, value: str, what: str) -> Check:
     )
 
 
-def _ends(table: pd.DataFrame) -> str:
-    counts = sorted(int(each) for each in table["heads"].unique())
-    return f"{counts[-1]} heads over {counts[0]}"
+_apart(
+    "rank-counts",
+    says="Doubling the rank of every head lowers the error more than doubling the number of heads.",
+)(lambda table: [_rank_beyond_heads(end_errors(last(table)), "error", "error")])
+_apart(
+    "rank-counts-in-time",
+    says="Doubling the rank of every head brings the transition forward more than doubling the number of heads.",
+)(lambda table: [_rank_beyond_heads(transitions(last(table)), "reached", "step of the transition")])
+
+
+@CLAIMS(
+    "other-classes",
+    source=f"{TALK}, a few other varieties",
+    says="At equal parameters and after equally many steps more heads are worse on sparse functions, networks and trees.",
+    experiment="classes",
+    figure="classes",
+)
+def _other_classes(table: pd.DataFrame) -> list[Check]:
+    return [
+        _more(learned_errors(rows), "error", f"error, {_ends(rows)}, {functions}")
+        for functions, rows in last(table).groupby("functions", sort=False)
+    ]

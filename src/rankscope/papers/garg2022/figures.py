@@ -1,11 +1,12 @@
 """garg2022's figures: errors by examples, the way they fell, rank and heads apart, other functions and shifted inputs."""
 
-from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.figures.figure import Figure, Panel, Series, curve, paper_line
+from rankscope.lab.paper import Makers, Results, drawn
+from rankscope.lab.sizes import counted
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.garg2022.algorithms import BASELINE
 from rankscope.papers.garg2022.measurement import ERRORS, LOSS
@@ -26,28 +27,24 @@ MEANS = "Mean over seeds with its 95% interval."
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run."""
-    return list(_figures(results))
-
-
-def _figures(results: Results) -> Iterator[Figure]:
     known = results.tables.get("garg2022/baselines")
-    if (table := results.tables.get("garg2022/heads")) is not None:
-        yield from (_by_examples(table, known), _time(table), _shifts(table))
-    if (table := results.tables.get("garg2022/apart")) is not None:
-        yield _apart(table)
-    if (table := results.tables.get("garg2022/classes")) is not None:
-        yield _classes(table, known)
+    made: Makers = {
+        "heads": (partial(_by_examples, known), _time, _shifts),
+        "apart": (_apart,),
+        "classes": (partial(_classes, known),),
+    }
+    return drawn(results, "garg2022", made)
 
 
-def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
+def _by_examples(known: pd.DataFrame | None, table: pd.DataFrame) -> Figure:
     """Per size the errors of every head count by examples, and the error at the end of every piece by heads."""
     panels = []
-    for size, own in _named(by_size(table)):
+    for _, own in by_size(table):
+        size = _size(own)
         rows = rows_of(last(own), ERRORS, shift=Shift.NONE.value)
         exact = rows.groupby("examples", sort=True)["least_squares"].first()
-        grey = [Series("least squares", [float(str(x)) for x in exact.index], exact.tolist(), paper=True)]
-        if known is not None:
-            grey += [one for one in _algorithms(known, Functions.LINEAR) if one.name != "least squares"]
+        others = (one for one in _algorithms(known, Functions.LINEAR) if one.name != "least squares")
+        lines = [*_by_heads(rows, "examples", "error"), paper_line("least squares", exact), *others]
         pieces = [
             curve(f"{steps:,} steps", each, "heads", "error")
             for steps, each in end_errors(own).groupby("steps", sort=True)
@@ -55,7 +52,7 @@ def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
         steps, most = int(rows["step"].max()), int(rows["examples"].max())
         title = f"{size}, after {steps:,} steps"
         panels += [
-            Panel(title, EXAMPLES, ERROR, [*_by_heads(rows, "examples", "error"), *grey], ordered=True),
+            Panel(title, EXAMPLES, ERROR, lines, ordered=True),
             Panel(f"{size}, {most} examples", HEADS, ERROR, pieces, log_x=True, log_y=True, ordered=True),
         ]
     return Figure(
@@ -65,7 +62,6 @@ def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
         caption="Left: errors by examples; the answer 0 has error 1, and grey are known algorithms. Right: with the most "
         f"examples, where least squares has error 0. Rank is dim/heads. {MEANS}",
         panels=panels,
-        experiments=("garg2022/heads",),
         columns=2,
     )
 
@@ -73,7 +69,8 @@ def _by_examples(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
 def _time(table: pd.DataFrame) -> Figure:
     """Per size training losses by steps, and the transition by heads."""
     panels, late, trainings = [], 0, 0
-    for size, own in _named(by_size(table)):
+    for _, own in by_size(table):
+        size = _size(own)
         rows, whole = rows_of(last(own), LOSS), transitions(last(own))
         late, trainings = late + int(whole["transition"].isna().sum()), trainings + len(whole)
         half = Series(
@@ -109,7 +106,6 @@ def _time(table: pd.DataFrame) -> Figure:
         caption="Left: training loss on fresh prompts over all prefixes, on a scale on which least squares has 0 and the "
         f"answer 0 has 1, at each stage of the curriculum. Right: the step by which it was under one half.{never} {MEANS}",
         panels=panels,
-        experiments=("garg2022/heads",),
         columns=2,
     )
 
@@ -122,7 +118,7 @@ def _shifts(table: pd.DataFrame) -> Figure:
         lines = [
             curve(str(shift), each, "examples", "error") for shift, each in rows.groupby("shift", sort=False)
         ]
-        title = f"{_size(own)}, {_heads(rows['heads'].iloc[0])}"
+        title = f"{_size(own)}, {counted(rows['heads'].iloc[0], 'head')}"
         panels.append(Panel(title, EXAMPLES, ERROR, lines))
     return Figure(
         id="garg2022-heads-shifts",
@@ -131,16 +127,12 @@ def _shifts(table: pd.DataFrame) -> Figure:
         caption="Skewed: eigenvalues of the inputs' covariance ∝ 1/i². Orthants: examples in one orthant, the query, the last "
         f"input, in another. Scaled: inputs three times as long. {MEANS}",
         panels=panels,
-        experiments=("garg2022/heads",),
     )
 
 
 def _apart(table: pd.DataFrame) -> Figure:
     """Errors and transitions over rank, a curve for each number of heads."""
     errors, whole = end_errors(last(table)), transitions(last(table))
-
-    def lines(rows: pd.DataFrame, column: str) -> list[Series]:
-        return [curve(_heads(heads), own, "rank", column) for heads, own in rows.groupby("heads", sort=True)]
 
     return Figure(
         id="garg2022-apart",
@@ -149,30 +141,29 @@ def _apart(table: pd.DataFrame) -> Figure:
         caption=f"Left: error with {int(errors['examples'].max())} examples after {int(errors['step'].max()):,} steps. Right: "
         f"the step of the transition, or the last step where there was none. {MEANS}",
         panels=[
-            Panel("error", "rank of a head", ERROR, lines(errors, "error"), log_x=True, ordered=True),
+            Panel(
+                "error", "rank of a head", ERROR, _by_heads(errors, "rank", "error"), log_x=True, ordered=True
+            ),
             Panel(
                 "transition",
                 "rank of a head",
                 "step",
-                lines(whole, "reached"),
+                _by_heads(whole, "rank", "reached"),
                 log_x=True,
                 ordered=True,
                 most=float(errors["step"].max()),
             ),
         ],
-        experiments=("garg2022/apart",),
     )
 
 
-def _classes(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
+def _classes(known: pd.DataFrame | None, table: pd.DataFrame) -> Figure:
     """A panel per class of functions."""
     rows = rows_of(last(table), ERRORS)
     panels = []
     for functions, own in rows.groupby("functions", sort=False):
-        lines = [
-            curve(_heads(heads), each, "examples", "error") for heads, each in own.groupby("heads", sort=True)
-        ]
-        grey: Sequence[Series] = [] if known is None else _algorithms(known, Functions(functions))
+        lines = _by_heads(own, "examples", "error")
+        grey = _algorithms(known, Functions(functions))
         panels.append(Panel(str(functions), EXAMPLES, ERROR, [*lines, *grey], ordered=True))
     return Figure(
         id="garg2022-classes",
@@ -180,34 +171,25 @@ def _classes(table: pd.DataFrame, known: pd.DataFrame | None) -> Figure:
         paper_says="The paper: decoders match or beat algorithms made for each class. The talk: a few other varieties agree.",
         caption=f"After {int(rows['step'].max()):,} steps; grey are known algorithms on the same prompts. {MEANS}",
         panels=panels,
-        experiments=("garg2022/classes",),
     )
 
 
-def _algorithms(known: pd.DataFrame, functions: Functions) -> list[Series]:
+def _algorithms(known: pd.DataFrame | None, functions: Functions) -> list[Series]:
     """Known algorithms on a class; one that errs by more than the answer 0 is cut off there."""
+    if known is None:
+        return []
     rows = rows_of(known, BASELINE, functions=functions.value)
     found = []
     for name, own in rows.groupby("algorithm", sort=False):
         means = own.groupby("examples", sort=True)["error"].mean()
-        means = means.where(means <= 1.05)
-        found.append(Series(str(name), [float(str(x)) for x in means.index], means.tolist(), paper=True))
+        found.append(paper_line(str(name), means.where(means <= 1.05)))
     return found
 
 
-def _heads(count: object) -> str:
-    return "1 head" if int(str(count)) == 1 else f"{count} heads"
-
-
 def _by_heads(rows: pd.DataFrame, x: str, y: str) -> list[Series]:
-    return [curve(_heads(heads), own, x, y) for heads, own in rows.groupby("heads", sort=True)]
-
-
-def _named(sizes: Iterator[tuple[str, pd.DataFrame]]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of every size with the size in words."""
-    return ((_size(rows), rows) for _, rows in sizes)
+    return [curve(counted(heads, "head"), own, x, y) for heads, own in rows.groupby("heads", sort=True)]
 
 
 def _size(rows: pd.DataFrame) -> str:
     dim, layers = (int(rows[name].iloc[0]) for name in ("dim", "layers"))
-    return f"dim {dim}, {'1 layer' if layers == 1 else f'{layers} layers'}"
+    return f"dim {dim}, {counted(layers, 'layer')}"

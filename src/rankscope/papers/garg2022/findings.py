@@ -1,13 +1,12 @@
 """What garg2022's tables answer: whether many thin heads replace one of full rank where a decoder learns in context."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
 from rankscope.figures.figure import Panel, curve
 from rankscope.lab.finding import Finding, Question, decimals
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, found
+from rankscope.lab.seeds import fewest_seeds
 from rankscope.papers.garg2022.quantities import by_size, end_errors, last, settled_errors, transitions
 
 README = "src/rankscope/papers/garg2022/README.md"
@@ -17,19 +16,17 @@ ALIKE = 1.1
 
 def findings(results: Results) -> list[Finding]:
     """One, of the largest size that has been trained, as long as it was."""
-    table = results.tables.get("garg2022/heads")
-    if table is None:
-        return []
-    *_, (_, largest) = by_size(table)
-    return list(_heads(last(largest)))
+    return found(results, "garg2022", {"heads": (_heads,)})
 
 
-def _heads(table: pd.DataFrame) -> Iterator[Finding]:
+def _heads(table: pd.DataFrame) -> Finding | None:
     """The fewest heads against the most and thinnest."""
+    *_, (_, largest) = by_size(table)
+    table = last(largest)
     errors = end_errors(table)
     few, many = int(table["heads"].min()), int(table["heads"].max())
     if few == many:
-        return
+        return None
     error = np.exp(np.log(errors["error"]).groupby(errors["heads"]).mean())
     rank = table.groupby("heads")["rank"].first()
     row = errors.iloc[0]
@@ -41,7 +38,7 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
         if factor < ALIKE
         else "Where a decoder learns in context, they do not."
     )
-    yield Finding(
+    return Finding(
         name="in-context",
         question=Question.HEADS,
         answer=answer,
@@ -52,7 +49,7 @@ def _heads(table: pd.DataFrame) -> Iterator[Finding]:
         claims=("garg2022.more-heads", "garg2022.more-heads-later", "garg2022.heads-are-time"),
         figure="garg2022-heads",
         link=README,
-        seeds=int(errors.groupby("heads")["seed"].nunique().min()),
+        seeds=fewest_seeds(errors, "heads"),
         panel=Panel(
             "Heads against rank, learning in context",
             "heads (rank = dim/heads)",

@@ -89,10 +89,10 @@ def doublings(rows: pd.DataFrame, value: str, by: str = "heads", among: str = "s
     return tuple(float(each) for each in found.groupby("seed", sort=True).agg(_mean))
 
 
-def differences(rows: pd.DataFrame, value: str) -> tuple[float, ...]:
-    """The value at the most heads less that at the fewest, per seed."""
+def differences(rows: pd.DataFrame) -> tuple[float, ...]:
+    """The error at the most heads less that at the fewest, per seed."""
     most, fewest = (
-        rows[rows["heads"] == end].set_index("seed")[value].sort_index()
+        rows[rows["heads"] == end].set_index("seed")["error"].sort_index()
         for end in (rows["heads"].max(), rows["heads"].min())
     )
     return tuple(float(each) for each in most - fewest)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankscope.figures.figure import Figure, HeatMap, Mark, Panel, Series, band, curve
 from rankscope.lab import Verdict, judge
-from rankscope.lab.paper import Results, drawable
+from rankscope.lab.paper import Results, drawn
 from rankscope.papers.li2024.claims import CLAIMS, at_end
 from rankscope.papers.li2024.measurement import RANKS
 from rankscope.papers.li2024.theorem_figures import THEOREM
@@ -19,18 +19,17 @@ VERDICT_LEVEL = {Verdict.FAILS: 0.0, Verdict.UNDECIDED: 0.5, Verdict.HOLDS: 1.0}
 
 
 def figures(results: Results) -> list[Figure]:
-    """Every figure whose first experiment has been run; panels of experiments that have not are left out."""
-    made = {
-        "regime": (_figure_1, _figure_2, _figure_3, _alignment),
-        "sensitivity": (_sensitivity,),
-        **THEOREM,
-    }
-    wanted = [function for name, functions in made.items() if _has(results, name) for function in functions]
-    return drawable(*(partial(function, results) for function in dict.fromkeys(wanted)))
+    """Every figure of which an experiment has been run; panels of experiments that have not are left out."""
+    regime = (
+        _figure_1,
+        partial(_figure_2, results),
+        partial(_figure_3, results),
+        partial(_alignment, results),
+    )
+    return drawn(results, "li2024", {"regime": regime, "sensitivity": (_sensitivity,), **THEOREM})
 
 
-def _figure_1(results: Results) -> Figure:
-    table = _table(results, "regime")
+def _figure_1(table: pd.DataFrame) -> Figure:
     by_rank = at_end(table, "truncation").astype({"rank": int})
     whole = at_end(table, "whole")
     start = float(whole["mass_start"].mean())
@@ -50,12 +49,11 @@ def _figure_1(results: Results) -> Figure:
                   [curve("measured", by_rank, "rank", "mass", mark=Mark.POINTS, labels=True),
                    Series("before training", ranks, [start] * len(ranks), paper=True)]),
         ),
-        experiments=("li2024/regime",),
     )  # fmt: skip
 
 
-def _figure_2(results: Results) -> Figure:
-    arrays = _arrays(results)
+def _figure_2(results: Results, table: pd.DataFrame) -> Figure:
+    arrays = _arrays(results, table)
     steps = sorted({int(name.rsplit("/", 1)[1]) for name in arrays[0] if name.startswith("sigma/w_k/")})
     series = []
     for step in steps:
@@ -71,12 +69,11 @@ def _figure_2(results: Results) -> Figure:
         panels=(
             Panel("ΔW_K", "place of the singular value", "singular value", series, log_y=True, ordered=True),
         ),
-        experiments=("li2024/regime",),
     )
 
 
-def _figure_3(results: Results) -> Figure:
-    table, arrays = _table(results, "regime"), _arrays(results)
+def _figure_3(results: Results, table: pd.DataFrame) -> Figure:
+    arrays = _arrays(results, table)
     norms = [
         _by_place(name, [sorted(cell[f"neurons/{tag}"].tolist()) for cell in arrays])
         for tag, name in (("end", "‖o_i‖, trained"), ("start", "‖o_i‖ at the start"), ("update", "‖Δo_i‖"))
@@ -95,12 +92,11 @@ def _figure_3(results: Results) -> Figure:
             Panel("A: norms of neurons, each sorted by itself", "neuron", "norm", norms),
             Panel("B: test loss after pruning", "fraction of neurons removed", "hinge loss", pruned),
         ),
-        experiments=("li2024/regime",),
     )
 
 
-def _alignment(results: Results) -> Figure:
-    arrays = _arrays(results)
+def _alignment(results: Results, table: pd.DataFrame) -> Figure:
+    arrays = _arrays(results, table)
     means = {
         name: np.stack([cell[f"alignment/{name}"].numpy() for cell in arrays]).mean(0)
         for name in ("w_q", "w_k", "w_v")
@@ -128,12 +124,10 @@ def _alignment(results: Results) -> Figure:
         f"average: {leak['w_q']:+.4f} in Q, {leak['w_k']:+.4f} in K, {leak['w_v']:+.4f} in V. The mean hides what differs "
         "from seed to seed: W_V writes where a random W_O reads.",
         panels=(panel("w_q", "ΔW_Q"), panel("w_k", "ΔW_K"), panel("w_v", "ΔW_V")),
-        experiments=("li2024/regime",),
     )
 
 
-def _sensitivity(results: Results) -> Figure:
-    table = _table(results, "sensitivity")
+def _sensitivity(table: pd.DataFrame) -> Figure:
     claims = [claim for claim in CLAIMS if claim.experiment == "li2024/regime"]
     variants = list(dict.fromkeys(table["variant"]))
     found = [[judge(claim, table[table["variant"] == variant]) for claim in claims] for variant in variants]
@@ -158,21 +152,12 @@ def _sensitivity(results: Results) -> Figure:
                 ),
             ),
         ),
-        experiments=("li2024/sensitivity",),
     )  # fmt: skip
 
 
-def _has(results: Results, name: str) -> bool:
-    return f"li2024/{name}" in results.tables
-
-
-def _table(results: Results, name: str) -> pd.DataFrame:
-    return results.tables[f"li2024/{name}"]
-
-
-def _arrays(results: Results) -> list[dict[str, Tensor]]:
-    """The arrays of every training of the regime experiment."""
-    return [results.arrays(cell) for cell in _table(results, "regime")["cell"].unique()]
+def _arrays(results: Results, table: pd.DataFrame) -> list[dict[str, Tensor]]:
+    """The arrays of every training."""
+    return [results.arrays(cell) for cell in table["cell"].unique()]
 
 
 def _by_place(name: str, values: Sequence[Sequence[float]]) -> Series:

@@ -1,12 +1,10 @@
 """What li2024's tables answer: the rank that training adds."""
 
-from collections.abc import Iterator
-
 import pandas as pd
 
 from rankscope.figures.figure import Mark, Panel, curve
 from rankscope.lab.finding import Finding, Question, decimals
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, found
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024.claims import at_end
 from rankscope.papers.li2024.measurement import LETTERS, LIKE_FULL
@@ -17,10 +15,10 @@ RANK = 2
 
 def findings(results: Results) -> list[Finding]:
     """One, of the experiment that all of the paper's figures are of."""
-    return list(_added_rank(results.tables["li2024/regime"])) if "li2024/regime" in results.tables else []
+    return found(results, "li2024", {"regime": (_added_rank,)})
 
 
-def _added_rank(table: pd.DataFrame) -> Iterator[Finding]:
+def _added_rank(table: pd.DataFrame) -> Finding:
     truncated = at_end(table, "truncation")
     loss = truncated.groupby("rank")["loss"].mean()
     full = loss[loss.index.max()]
@@ -29,7 +27,7 @@ def _added_rank(table: pd.DataFrame) -> Iterator[Finding]:
     gaps = [sigma[letter, RANK] / sigma[letter, RANK + 1] for letter in LETTERS.values()]
     enough = loss[RANK] - full <= LIKE_FULL and min(gaps) > 1
     dim = int(loss.index.max())
-    yield Finding(
+    return Finding(
         name="added-rank",
         question=Question.UPDATES,
         answer=f"Rank {RANK}, in the paper's transformer." if enough else f"More than rank {RANK} here.",

@@ -1,14 +1,14 @@
 """A figure for every sweep that judges theorem 1 and corollary 1, measured at T."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Makers
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024.claims.proved import against_law
 from rankscope.papers.li2024.families import INIT_REACH, MODEL
@@ -17,14 +17,6 @@ from rankscope.papers.li2024.quantities import SIGNS, Quantity, aligned, outside
 from rankscope.theory.updates.path import PRINTED_FRACTION_POWER, PRINTED_RATE_POWER, Norms, least_path
 
 AT_T = "Everything is measured at T, in the family that meets the theorem's conditions. Means over seeds with 95% intervals."
-
-
-def _table(results: Results, name: str) -> pd.DataFrame | None:
-    return results.tables.get(f"li2024/{name}")
-
-
-def _run(results: Results, *names: str) -> tuple[str, ...]:
-    return tuple(f"li2024/{name}" for name in names if _table(results, name) is not None)
 
 
 def _steps(name: str, table: pd.DataFrame, axis: str) -> Series:
@@ -53,10 +45,15 @@ def _logs(title: str, x_label: str, series: Sequence[Series]) -> Panel:
     return Panel(title, x_label, "steps T", series, log_x=True, log_y=True)
 
 
-def _convergence(results: Results) -> Figure:
+def _convergence(
+    rates: pd.DataFrame | None,
+    fractions: pd.DataFrame | None,
+    clear: pd.DataFrame | None,
+    patterns: pd.DataFrame | None,
+) -> Figure:
     panels = []
-    if (table := _table(results, "learning-rate")) is not None:
-        measured = _steps("measured", table, "learning_rate")
+    if rates is not None:
+        measured = _steps("measured", rates, "learning_rate")
         root = math.sqrt(MODEL.dim / MODEL.hidden)
         least = least_path(Norms(MODEL.init_scale, INIT_REACH * (1 + root)), CONVERGED_LOSS)
         bound = Series(
@@ -64,14 +61,15 @@ def _convergence(results: Results) -> Figure:
         )
         printed = _power(measured, PRINTED_RATE_POWER, "printed: η^(−3/5)")
         panels.append(_logs("against the learning rate", "η", [measured, printed, bound]))
-    fractions = {"relevant-fraction": "confusion κ = 0.1", "no-confusion": "no confusion"}
-    series = [_steps(label, table, "relevant_fraction") for name, label in fractions.items()
-              if (table := _table(results, name)) is not None]  # fmt: skip
+    labels = {"confusion κ = 0.1": fractions, "no confusion": clear}
+    series = [
+        _steps(label, table, "relevant_fraction") for label, table in labels.items() if table is not None
+    ]
     if series:
         law = _power(series[-1], PRINTED_FRACTION_POWER, "printed: 1/α")
         panels.append(_logs("against the relevant fraction", "α", [*series, law]))
-    if (table := _table(results, "few-relevant")) is not None:
-        few = _steps("measured", table, "patterns")
+    if patterns is not None:
+        few = _steps("measured", patterns, "patterns")
         panels.append(
             _logs("few relevant tokens, α = 1/M", "patterns M", [few, _power(few, 1.0, "printed: M")])
         )
@@ -82,12 +80,11 @@ def _convergence(results: Results) -> Figure:
         caption="T is the number of updates until the loss of a batch is below 0.05. Dashed: the theorem's power "
         "through the middle value, and what no training can beat.",
         panels=panels,
-        experiments=_run(results, "learning-rate", *fractions, "few-relevant"),
     )
 
 
-def _law(results: Results) -> Figure:
-    rows = against_law(results.tables["li2024/law"])
+def _law(table: pd.DataFrame) -> Figure:
+    rows = against_law(table)
     rows = rows.assign(constant=rows["steps"] * rows["rate_gap"], flow=rows["predicted"] * rows["rate_gap"])
     swept = rows[rows["variant"].str.startswith("η")]
     started = rows[~rows["variant"].str.startswith("η") | (rows["variant"] == "η = 0.5, α = 0.4, κ = 0.1")]
@@ -112,13 +109,11 @@ def _law(results: Results) -> Figure:
                   [curve("measured", started, "variant", "constant", mark=Mark.POINTS, labels=True),
                    _computed(curve("gradient flow", started, "variant", "flow", mark=Mark.POINTS, labels=True))]),
         ),
-        experiments=("li2024/law",),
         columns=2,
     )  # fmt: skip
 
 
-def _at_rates(results: Results) -> Figure:
-    table = results.tables["li2024/learning-rate"]
+def _at_rates(table: pd.DataFrame) -> Figure:
     at = rows_of(table, "convergence").groupby("learning_rate")["steps"].mean().round()
 
     def against_steps(name: str, of: Quantity) -> Series:
@@ -144,13 +139,11 @@ def _at_rates(results: Results) -> Figure:
             Panel("(7), (9): μ'ᵀΔWμ, relevant μ, irrelevant μ'", "T", "alignment",
                   [*leaks, *(_power(series, -1.0, "printed: ∝ 1/T") for series in leaks[:1])], log_x=True, log_y=True),
         ),
-        experiments=("li2024/learning-rate",),
     )  # fmt: skip
 
 
-def _patterns(results: Results) -> Figure:
-    names = {"patterns": "A", "few-relevant": "B"}
-    tables = {letter: table for name, letter in names.items() if (table := _table(results, name)) is not None}
+def _patterns(*both: pd.DataFrame | None) -> Figure:
+    tables = {family: table for family, table in zip("AB", both, strict=True) if table is not None}
 
     def lines(times: str, *wanted: tuple[str, str, str, str]) -> list[Series]:
         return [
@@ -179,13 +172,11 @@ def _patterns(results: Results) -> Figure:
                   lines("patterns", ("from relevant, mean", "v", "relevant to irrelevant", "mean"),
                         ("from irrelevant, greatest", "v", "irrelevant to relevant", "greatest")), log_x=True),
         ),
-        experiments=_run(results, *names),
         columns=2,
     )  # fmt: skip
 
 
-def _init_scale(results: Results) -> Figure:
-    table = results.tables["li2024/init-scale"]
+def _init_scale(table: pd.DataFrame) -> Figure:
     own = [
         _line(f"ΔW_{m.upper()}", table, "init_scale", aligned(m, "irrelevant to itself", "greatest"))
         for m in "qk"
@@ -197,13 +188,12 @@ def _init_scale(results: Results) -> Figure:
         caption=f"Below zero the bound holds whatever its constant; the curve of ΔW_Q lies under that of ΔW_K. {AT_T}",
         panels=(Panel("(8): greatest μᵀΔWμ, irrelevant μ", "δ", "alignment",
                       [*own, Series("δ", own[0].x, [float(d) for d in own[0].x], paper=True)]),),
-        experiments=("li2024/init-scale",),
     )  # fmt: skip
 
 
-def _neurons(results: Results) -> Figure:
-    kinds = {"hidden": "ξ = 0.2/√m", "hidden-fixed": "ξ = 0.1"}
-    tables = {label: table for name, label in kinds.items() if (table := _table(results, name)) is not None}
+def _neurons(*both: pd.DataFrame | None) -> Figure:
+    labels = ("ξ = 0.2/√m", "ξ = 0.1")
+    tables = {label: table for label, table in zip(labels, both, strict=True) if table is not None}
 
     def panel(title: str, column: str) -> Panel:
         series = [
@@ -225,12 +215,10 @@ def _neurons(results: Results) -> Figure:
             panel("outside ℒ: √m × greatest norm", "norm"),
             Panel("|ℒ|/m", "neurons m", "fraction", shares, log_x=True, most=1.0),
         ),
-        experiments=_run(results, *kinds),
     )
 
 
-def _rank(results: Results) -> Figure:
-    table = results.tables["li2024/patterns"]
+def _rank(table: pd.DataFrame) -> Figure:
     sigma = rows_of(table, "spectrum").pivot(
         index=["matrix", "patterns", "seed"], columns="place", values="sigma"
     )
@@ -250,12 +238,10 @@ def _rank(results: Results) -> Figure:
                   log_x=True, log_y=True),
             Panel("test loss with every update truncated", "patterns M", "hinge loss", losses, log_x=True),
         ),
-        experiments=("li2024/patterns",),
     )  # fmt: skip
 
 
-def _pruning(results: Results) -> Figure:
-    table = results.tables["li2024/patterns"]
+def _pruning(table: pd.DataFrame) -> Figure:
     pruned, most = rows_of(table, "pruning"), table["patterns"].max()
     pruned = pruned[pruned["patterns"] == most]
     others = rows_of(table, "set")
@@ -273,19 +259,16 @@ def _pruning(results: Results) -> Figure:
             Panel("(14): M × loss added by pruning outside ℒ", "patterns M", "M × hinge loss added",
                   [curve("measured", others, "patterns", "scaled")], log_x=True),
         ),
-        experiments=("li2024/patterns",),
     )  # fmt: skip
 
 
-THEOREM: Mapping[str, tuple[Callable[[Results], Figure], ...]] = {
-    "learning-rate": (_convergence, _at_rates),
-    "relevant-fraction": (_convergence,),
-    "no-confusion": (_convergence,),
-    "few-relevant": (_convergence, _patterns),
-    "patterns": (_patterns, _rank, _pruning),
+THEOREM: Makers = {
+    ("learning-rate", "relevant-fraction", "no-confusion", "few-relevant"): (_convergence,),
+    "learning-rate": (_at_rates,),
+    ("patterns", "few-relevant"): (_patterns,),
+    "patterns": (_rank, _pruning),
     "init-scale": (_init_scale,),
-    "hidden": (_neurons,),
-    "hidden-fixed": (_neurons,),
+    ("hidden", "hidden-fixed"): (_neurons,),
     "law": (_law,),
 }
 """The figures of each experiment."""

@@ -3,9 +3,12 @@
 An encoder that did not train enters no check, and a matrix that did not move has no rank.
 """
 
+from functools import partial
+
 import pandas as pd
 
-from rankscope.lab import AtMost, Check, Checks, Claims, Origin, Threshold
+from rankscope.lab import AtMost, Check, Claims, Origin, Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.lab.tidy import WHOLE, paired, rows_of
 from rankscope.papers.li2024.measurement import LIKE_FULL
 from rankscope.studies.depth.experiments import FULL, PLAIN
@@ -20,21 +23,19 @@ def trained(table: pd.DataFrame) -> pd.DataFrame:
 
 def _greatest(rows: pd.DataFrame, column: str) -> tuple[float, ...]:
     """One value per seed: the greatest of any layer, matrix, depth and number of heads, of encoders that trained."""
-    return tuple(trained(rows).groupby("seed", sort=True)[column].max().astype(float))
+    known = trained(rows)
+    return by_seed(known, known[column], "max")
 
 
-def _rank(wiring: str) -> Checks:
-    def checks(table: pd.DataFrame) -> list[Check]:
-        ranks = _greatest(rows_of(table, "update", wiring=wiring), "energy_rank")
-        return [Check("greatest rank of any ΔW, at any depth", ranks, AtMost(2.0), Threshold.PAPER)]
-
-    return checks
+def _rank(wiring: str, table: pd.DataFrame) -> list[Check]:
+    ranks = _greatest(rows_of(table, "update", wiring=wiring), "energy_rank")
+    return [Check("greatest rank of any ΔW, at any depth", ranks, AtMost(2.0), Threshold.PAPER)]
 
 
 claims("depth-rank-plain", source="Remark 1, deeper", value="rank 2 (one layer)", experiment="depth", figure="depth-rank",
-       says="Without residuals and norms every ΔW of every layer is of rank 2.")(_rank(PLAIN))  # fmt: skip
+       says="Without residuals and norms every ΔW of every layer is of rank 2.")(partial(_rank, PLAIN))  # fmt: skip
 claims("depth-rank-full", source="Remark 1, deeper", value="rank 2 (one layer)", experiment="depth", figure="depth-rank",
-       says="With residuals and norms every ΔW of every layer is of rank 2.")(_rank(FULL))  # fmt: skip
+       says="With residuals and norms every ΔW of every layer is of rank 2.")(partial(_rank, FULL))  # fmt: skip
 
 
 @claims("depth-truncation", source="Figure 1A, deeper", value="rank ≥ 2 like full rank",

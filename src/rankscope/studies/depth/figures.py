@@ -1,10 +1,13 @@
 """The figures of encoders: ranks, what truncation and pruning cost, and the small neurons."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
 from rankscope.figures.figure import Colours, Figure, HeatMap, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawn
+from rankscope.lab.sizes import counted
 from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.papers.li2024.claims import TWO_GROUPS
 from rankscope.studies.depth.claims import trained
@@ -22,14 +25,10 @@ MOVES = 0.01
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run."""
-    made = []
-    if "li2024/depth" in results.tables:
-        table = results.tables["li2024/depth"]
-        made += [_ranks(table), _updates(table), _neurons(table)]
-        made += [_pruning(table, units) for units in ("neurons", "heads", "both")]
-    if "li2024/depth-wiring" in results.tables:
-        made.append(_wiring(results.tables["li2024/depth-wiring"]))
-    return made
+    pruning = [partial(_pruning, units) for units in ("neurons", "heads", "both")]
+    return drawn(
+        results, "li2024", {"depth": (_ranks, _updates, _neurons, *pruning), "depth-wiring": (_wiring,)}
+    )
 
 
 def _over_heads(name: str, rows: pd.DataFrame, x: str, y: str) -> Series:
@@ -90,7 +89,6 @@ def _ranks(table: pd.DataFrame) -> Figure:
         "Below: matrix by matrix in the deepest encoder; W_P is the second matrix of an inner layer's MLP. "
         f"{NOT_MOVED}",
         panels=panels,
-        experiments=("li2024/depth",),
     )
 
 
@@ -106,7 +104,6 @@ def _wiring(table: pd.DataFrame) -> Figure:
         caption="Directions that hold 0.95 of ‖ΔW‖², means over seeds. Last row: the norm is the same, but its derivative "
         f"takes the length of a token for a constant. {NOT_MOVED}",
         panels=(_map("measured rank of ΔW", "", "", named),),
-        experiments=("li2024/depth-wiring",),
     )
 
 
@@ -139,7 +136,6 @@ def _updates(table: pd.DataFrame) -> Figure:
             Panel(f"{deepest} layers: how far matrices move", "layer", "‖ΔW‖ / ‖W(0)‖",
                   [*moved, Series("idle below", moved[0].x, [MOVES] * len(moved[0].x), paper=True)], log_y=True),
         ),
-        experiments=("li2024/depth",),
     )  # fmt: skip
 
 
@@ -180,11 +176,10 @@ def _neurons(table: pd.DataFrame) -> Figure:
                 most=1.0,
             ),
         ),
-        experiments=("li2024/depth",),
     )
 
 
-def _pruning(table: pd.DataFrame, units: str) -> Figure:
+def _pruning(units: str, table: pd.DataFrame) -> Figure:
     most = table["heads"].max()
     rows = trained(table[table["heads"] == most])
     what = "neurons and heads" if units == "both" else units
@@ -196,7 +191,7 @@ def _pruning(table: pd.DataFrame, units: str) -> Figure:
             points = with_whole(part, rows_of(part, "pruning", units=units, order=order), fraction=0.0)
             name = "at random" if order == "random" else f"{order} first"
             series.append(curve(name, points, "fraction", "loss"))
-        title = f"{layers} layer{'' if layers == 1 else 's'}; {NAMES[wiring]}"
+        title = f"{counted(layers, 'layer')}; {NAMES[wiring]}"
         return Panel(title, f"fraction of {what} removed in every layer", "hinge loss", series)
 
     return Figure(
@@ -209,6 +204,5 @@ def _pruning(table: pd.DataFrame, units: str) -> Figure:
             for wiring in NAMES
             for n in sorted({table["layers"].min(), table["layers"].max()})
         ],
-        experiments=("li2024/depth",),
         shared_y=True,
     )

@@ -1,9 +1,12 @@
 """Does rank below the input's dimensions predict the error that is left, and how much of its rank does a head use?"""
 
+from functools import partial
+
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
 from rankscope.lab.check import Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.papers.garg2022.quantities import by_size
 from rankscope.studies.in_context.floors import ALL, ALONE, LAYER, used, with_floors
 
@@ -14,37 +17,27 @@ BEYOND = 1.5
 CLAIMS = Claims("garg2022", Origin.BEYOND)
 
 
-@CLAIMS(
-    "floor-of-a-head",
-    source=SOURCE,
-    says="Heads of a rank below the input's dimensions keep the error 1 − rank/dims, whatever their number.",
-    experiment="apart",
-    figure="floor",
-)
-def _alone(table: pd.DataFrame) -> list[Check]:
-    return _above(table, ALONE)
+def _above(name: str, table: pd.DataFrame) -> list[Check]:
+    """The least error beyond the prediction, over the decoders for which it is not zero."""
+    rows = with_floors(table)
+    rows = rows[rows[name] > 0]
+    beyond = by_seed(rows, rows["error"] - rows[name], "min")
+    what = f"least error beyond the prediction, directions of {name} added up"
+    return [Check(what, beyond, AtLeast(0.0), Threshold.THEORY)]
 
 
-@CLAIMS(
-    "floor-of-a-layer",
-    source=SOURCE,
-    says="Heads of one layer add up: the error stays above 1 − rank · heads/dims.",
-    experiment="apart",
-    figure="floor",
-)
-def _layer(table: pd.DataFrame) -> list[Check]:
-    return _above(table, LAYER)
-
-
-@CLAIMS(
-    "floor-of-all-layers",
-    source=SOURCE,
-    says="Heads of all layers add up: the error stays above 1 − rank · heads · layers/dims.",
-    experiment="apart",
-    figure="floor",
-)
-def _all_layers(table: pd.DataFrame) -> list[Check]:
-    return _above(table, ALL)
+for _claim, _directions, _says in (
+    (
+        "a-head",
+        ALONE,
+        "Heads of a rank below the input's dimensions keep the error 1 − rank/dims, whatever their number.",
+    ),
+    ("a-layer", LAYER, "Heads of one layer add up: the error stays above 1 − rank · heads/dims."),
+    ("all-layers", ALL, "Heads of all layers add up: the error stays above 1 − rank · heads · layers/dims."),
+):
+    CLAIMS(f"floor-of-{_claim}", source=SOURCE, says=_says, experiment="apart", figure="floor")(
+        partial(_above, _directions)
+    )
 
 
 @CLAIMS(
@@ -63,12 +56,3 @@ def _rank_used(table: pd.DataFrame) -> list[Check]:
         what = f"95%-energy rank over the input's dimensions, fewest heads ({fewest}), {size}"
         checks.append(Check(what, tuple((full["energy_rank"] / full["asked"]).astype(float)), AtMost(BEYOND)))
     return checks
-
-
-def _above(table: pd.DataFrame, name: str) -> list[Check]:
-    """The least error beyond the prediction, over the decoders for which it is not zero."""
-    rows = with_floors(table)
-    rows = rows[rows[name] > 0]
-    found = (rows["error"] - rows[name]).groupby(rows["seed"], sort=True).min()
-    what = f"least error beyond the prediction, directions of {name} added up"
-    return [Check(what, tuple(found.astype(float)), AtLeast(0.0), Threshold.THEORY)]

@@ -2,23 +2,18 @@
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.figures.figure import Figure, Panel, curve, paper_line
+from rankscope.lab.paper import Results, drawn
+from rankscope.lab.sizes import counted
 from rankscope.papers.garg2022.quantities import by_size
 from rankscope.studies.in_context.floors import ALL, ALONE, LAYER, used, with_floors
 
 MINE = "Not in the paper or the talk."
-APART, HEADS = "garg2022/apart", "garg2022/heads"
 
 
 def figures(results: Results) -> list[Figure]:
     """Two figures, where the experiments were run."""
-    made = []
-    if APART in results.tables:
-        made.append(_floor(results.tables[APART]))
-    if HEADS in results.tables:
-        made.append(_used(results.tables[HEADS]))
-    return made
+    return drawn(results, "garg2022", {"apart": (_floor,), "heads": (_used,)})
 
 
 def _floor(table: pd.DataFrame) -> Figure:
@@ -27,11 +22,17 @@ def _floor(table: pd.DataFrame) -> Figure:
     panels = []
     for heads, own in rows.groupby("heads", sort=True):
         predicted = own.groupby("rank", sort=True)[[ALONE, LAYER, ALL]].first()
-        ranks = [float(str(rank)) for rank in predicted.index]
-        lines = [Series(f"floor: {name}", ranks, predicted[name].tolist(), paper=True) for name in predicted]
+        lines = [paper_line(f"floor: {name}", predicted[name]) for name in predicted]
         measured = curve("trained", own, "rank", "error")
-        title = "1 head" if heads == 1 else f"{heads} heads"
-        panels.append(Panel(title, "rank of a head", "squared error / E y²", [measured, *lines], log_x=True))
+        panels.append(
+            Panel(
+                counted(heads, "head"),
+                "rank of a head",
+                "squared error / E y²",
+                [measured, *lines],
+                log_x=True,
+            )
+        )
     row = rows.iloc[0]
     return Figure(
         id="garg2022-floor",
@@ -43,7 +44,6 @@ def _floor(table: pd.DataFrame) -> Figure:
         f"{int(rows['settled'].sum())} of {len(rows)} trainings went on for long after their transition; of the others the "
         "error may still fall. Mean over seeds with its 95% interval.",
         panels=panels,
-        experiments=(APART,),
         shared_y=True,
     )
 
@@ -59,9 +59,8 @@ def _used(table: pd.DataFrame) -> Figure:
     for _, own in by_size(table):
         rows = used(own)
         asked = rows.groupby("rank", sort=True)["asked"].first()
-        ranks = [float(str(rank)) for rank in asked.index]
         lines = [curve(label, rows, "rank", column) for label, column in named.items()]
-        grey = Series("min(rank, input dimensions)", ranks, [float(each) for each in asked], paper=True)
+        grey = paper_line("min(rank, input dimensions)", asked.astype(float))
         title = f"dim {own['dim'].iloc[0]:g}, {own['layers'].iloc[0]:g} layers"
         panels.append(Panel(title, "rank of a head", "directions", [*lines, grey], log_x=True, log_y=True))
     return Figure(
@@ -71,5 +70,4 @@ def _used(table: pd.DataFrame) -> Figure:
         caption="Measured ranks of W_QᵀW_K, mean over the heads of a trained decoder, against the rank that a head has "
         "(heads = dim/rank). Grey: as many as inputs have dimensions. Mean over seeds with its 95% interval.",
         panels=panels,
-        experiments=(HEADS,),
     )

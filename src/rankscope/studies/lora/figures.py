@@ -1,12 +1,13 @@
 """Training held to a rank against full training: loss by step, final loss and steps by rank."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, band
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawn
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024.experiments import TRAIN
 from rankscope.papers.li2024.measurement import CONVERGED_LOSS, CONVERGED_OVER
@@ -20,18 +21,11 @@ CIRCLES = f"Circles: the loss of some seeds never falls under {CONVERGED_LOSS:g}
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiments have been run."""
-    made = []
-    if "li2024/lora" in results.tables:
-        made.append(_lora(results))
-    if "li2024/lora-parts" in results.tables:
-        made.append(_parts(results))
-    if "li2024/lora-relevant" in results.tables:
-        made.append(_relevant(results))
-    return made
+    lora, relevant = partial(_lora, results), partial(_relevant, results)
+    return drawn(results, "li2024", {"lora": (lora,), "lora-parts": (_parts,), "lora-relevant": (relevant,)})
 
 
-def _lora(results: Results) -> Figure:
-    table = results.tables["li2024/lora"]
+def _lora(results: Results, table: pd.DataFrame) -> Figure:
     rates = best_rates(halves(table)[0])
     best = ", ".join(f"{rate:g} ({_held(rank)})" for rank, rate in rates.items())
     held = _by_rank("held from the start", at_equal_rate(table), "loss")
@@ -49,12 +43,10 @@ def _lora(results: Results) -> Figure:
             Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps",
                   [one for name, rows in CONVENTIONS.items() for one in steps_reached(name, rows(table))]),
         ),
-        experiments=("li2024/lora",),
     )  # fmt: skip
 
 
-def _relevant(results: Results) -> Figure:
-    table = results.tables["li2024/lora-relevant"]
+def _relevant(results: Results, table: pd.DataFrame) -> Figure:
     counts = sorted({int(count) for count in table["relevant_patterns"]})
     by_count = {count: table[table["relevant_patterns"] == count] for count in counts}
     panels = []
@@ -72,19 +64,15 @@ def _relevant(results: Results) -> Figure:
             *panels,
             Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "rank held", "steps", steps),
         ],
-        experiments=("li2024/lora-relevant",),
     )
 
 
-def _parts(results: Results) -> Figure:
-    table = results.tables["li2024/lora-parts"].sort_values(["adapted", "adapter_rank"], kind="stable")
+def _parts(table: pd.DataFrame) -> Figure:
+    table = table.sort_values(["adapted", "adapter_rank"], kind="stable")
     table = table.assign(
         which=[f"{part}: {rank}" for part, rank in zip(table["adapted"], table["adapter_rank"], strict=True)]
     )
-    parts = list(dict.fromkeys(table["which"]))
-    losses = band(
-        "measured", parts, [table.loc[table["which"] == part, "loss"].tolist() for part in parts], Mark.POINTS
-    )
+    losses = _by_rank("measured", table, "loss", "which")
     steps = steps_reached("measured", table, "which")
     return Figure(
         id="li2024-lora-parts",
@@ -96,7 +84,6 @@ def _parts(results: Results) -> Figure:
             Panel("test loss at the end", "matrices held: rank", "hinge loss", [losses]),
             Panel(f"steps until the loss is under {CONVERGED_LOSS:g}", "matrices held: rank", "steps", steps),
         ],
-        experiments=("li2024/lora-parts",),
     )
 
 

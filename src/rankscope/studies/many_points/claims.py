@@ -5,12 +5,12 @@ failure, an error of 0.1 solves the task, and 10% make a difference.
 """
 
 import math
-from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
-from rankscope.papers.amsel2024.computed.claims.replicas import per_seed
+from rankscope.lab.seeds import by_seed
 
 FAILED = 0.5
 """Error over that of the best answer without attention from which the task is not learned."""
@@ -22,13 +22,12 @@ MORE = 1.1
 """Factor between two ratios of errors from which they differ."""
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
+_claim = partial(CLAIMS, source="the conjecture of “What about more layers?”", experiment="many-points")
 
 
-@CLAIMS(
+@_claim(
     "many-points-fail",
-    source="the conjecture of “What about more layers?”",
     says="With many points low-rank heads fail, even in several layers.",
-    experiment="many-points",
     figure="many-points",
 )
 def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
@@ -37,18 +36,16 @@ def _low_rank_fails(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"error over that without attention, rank {rank}, {most} points, {deepest} layers",
-            per_seed(rows, rows["error"] / rows["without_attention"]),
+            by_seed(rows, rows["error"] / rows["without_attention"]),
             AtLeast(FAILED),
         )
-        for rank, rows in _low(at)
+        for rank, rows in _low(at).groupby("rank")
     ]
 
 
-@CLAIMS(
+@_claim(
     "many-points-solved",
-    source="the conjecture of “What about more layers?”",
     says="A full-rank head solves the task whatever the number of points.",
-    experiment="many-points",
     figure="many-points",
 )
 def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
@@ -56,24 +53,22 @@ def _full_rank_solves(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"error at full rank, {tokens} points, {layers} layers",
-            per_seed(rows, rows["error"]),
+            by_seed(rows, rows["error"]),
             AtMost(SOLVED),
         )
         for (tokens, layers), rows in full.groupby(["tokens", "layers"], sort=True)
     ]
 
 
-@CLAIMS(
+@_claim(
     "many-points-depth",
-    source="the conjecture of “What about more layers?”",
     says="The more points there are, the less depth helps heads of low rank.",
-    experiment="many-points",
     figure="many-points-depth",
 )
 def _depth_helps_less(table: pd.DataFrame) -> list[Check]:
     (shallow, deep), (few, many) = ((table[name].min(), table[name].max()) for name in ("layers", "tokens"))
     checks = []
-    for rank, rows in _low(table):
+    for rank, rows in _low(table).groupby("rank"):
         errors = rows.pivot(index="seed", columns=["tokens", "layers"], values="error")
         ratio = {tokens: errors[tokens, deep] / errors[tokens, shallow] for tokens in (few, many)}
         what = f"log₂ of the error's ratio, {deep} layers over {shallow}, at {many} points over {few}, rank {rank}"
@@ -82,7 +77,6 @@ def _depth_helps_less(table: pd.DataFrame) -> list[Check]:
     return checks
 
 
-def _low(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The rows of each rank below full."""
-    for rank, rows in table[table["rank"] < table["dim"]].groupby("rank", sort=True):
-        yield int(str(rank)), rows
+def _low(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ranks below full."""
+    return table[table["rank"] < table["dim"]]

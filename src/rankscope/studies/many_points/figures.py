@@ -2,26 +2,23 @@
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.figures.figure import Figure, Panel, Series, curve, paper_line
+from rankscope.lab.paper import Results, drawn
+from rankscope.lab.sizes import counted
 
-NAME = "amsel2024/many-points"
 SOURCE = "A conjecture: low-rank transformers fail for large N, unlike full-rank ones."
 
 
 def figures(results: Results) -> list[Figure]:
     """Two figures, where the experiment was run."""
-    if NAME not in results.tables:
-        return []
-    table = results.tables[NAME]
-    return [_errors(table), _depth(table)]
+    return drawn(results, "amsel2024", {"many-points": (_errors, _depth)})
 
 
 def _errors(table: pd.DataFrame) -> Figure:
     without = table.groupby("tokens", sort=True)["without_attention"].first()
     panels = [
         Panel(
-            "1 layer" if layers == 1 else f"{layers} layers",
+            counted(layers, "layer"),
             "points",
             "error on new points",
             [
@@ -29,12 +26,7 @@ def _errors(table: pd.DataFrame) -> Figure:
                     curve(f"rank {rank}", own, "tokens", "error")
                     for rank, own in rows.groupby("rank", sort=True)
                 ),
-                Series(
-                    "without attention",
-                    [float(str(count)) for count in without.index],
-                    without.tolist(),
-                    paper=True,
-                ),
+                paper_line("without attention", without),
             ],
             log_x=True,
             log_y=True,
@@ -49,7 +41,6 @@ def _errors(table: pd.DataFrame) -> Figure:
         caption="Budget 1: heads = dim/rank. Batches are fresh at every step and have as many queries whatever the number of "
         "points. Grey: the best multiple of the point itself, which needs no attention.",
         panels=panels,
-        experiments=(NAME,),
         shared_y=True,
     )
 
@@ -79,5 +70,4 @@ def _depth(table: pd.DataFrame) -> Figure:
                 ordered=True,
             )
         ],
-        experiments=(NAME,),
     )

@@ -5,12 +5,12 @@ answers is memory, one of a tenth is not, and three quarters of the border are b
 bits per parameter.
 """
 
-from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
-from rankscope.papers.amsel2024.computed.claims.replicas import per_seed
+from rankscope.lab.seeds import by_seed
 from rankscope.studies.memory.measures import countable, with_memory
 from rankscope.theory.memory import BITS_PER_PARAMETER
 
@@ -21,68 +21,55 @@ BELOW, BEYOND = 0.75, 8.0
 """Distinct batches over the border: clearly below it, and clearly beyond it."""
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
+_claim = partial(CLAIMS, source="memory against rule", experiment="memory")
 
 
-@CLAIMS(
+@_claim(
     "memory-border",
-    source="memory against rule",
     says="Low-rank heads remember the answers while these fit into two bits per parameter, and learn the rule when there is "
     "eight times as much.",
-    experiment="memory",
     figure="memory-border",
 )
 def _low_rank_remembers_up_to_the_border(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for (shape, rank), rows in _by_rank(with_memory(table)):
+    known = with_memory(table)
+    low = known[known["rank"] < known["dim"]]
+    for (shape, rank), rows in low.groupby(["shape", "rank"], sort=False):
         over = rows["batches"] / rows["border"]
         below, beyond = rows[over <= BELOW], rows[over >= BEYOND]
-        checks.append(
-            Check(
-                f"least gap below the border, {shape}, rank {rank}",
-                per_seed(below, below["gap"], "min"),
-                AtLeast(MEMORY),
-            )
-        )
-        checks.append(
-            Check(
-                f"largest gap beyond it, {shape}, rank {rank}",
-                per_seed(beyond, beyond["gap"], "max"),
-                AtMost(RULE),
-            )
-        )
+        remembered, kept = by_seed(below, below["gap"], "min"), by_seed(beyond, beyond["gap"], "max")
+        checks += [
+            Check(f"least gap below the border, {shape}, rank {rank}", remembered, AtLeast(MEMORY)),
+            Check(f"largest gap beyond it, {shape}, rank {rank}", kept, AtMost(RULE)),
+        ]
     return checks
 
 
-@CLAIMS(
+@_claim(
     "memory-capacity",
-    source="memory against rule",
     says="What is remembered stays under two bits per parameter.",
     value="about 2 bits in language models",
-    experiment="memory",
     figure="memory-bits",
 )
 def _memory_is_bounded(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"bits per parameter, {shape}, rank {rank}",
-            per_seed(rows, rows["bits"], "max"),
+            by_seed(rows, rows["bits"], "max"),
             AtMost(BITS_PER_PARAMETER),
         )
-        for (shape, rank), rows in _by_rank(countable(with_memory(table)))
+        for (shape, rank), rows in countable(with_memory(table)).groupby(["shape", "rank"], sort=False)
     ]
 
 
-@CLAIMS(
+@_claim(
     "memory-rule",
-    source="memory against rule",
     says="Full rank finds the rule from so few batches that low rank only remembers them.",
-    experiment="memory",
     figure="memory-border",
 )
 def _full_rank_finds_the_rule(table: pd.DataFrame) -> list[Check]:
     checks = []
-    known = with_memory(table)
-    for shape, rows in known.groupby("shape", sort=False):
+    for shape, rows in with_memory(table).groupby("shape", sort=False):
         few = rows[rows["batches"] <= rows["border"]]
         answered = few[few["batches"] == few["batches"].max()].pivot(
             index="seed", columns="rank", values="answered"
@@ -92,9 +79,3 @@ def _full_rank_finds_the_rule(table: pd.DataFrame) -> list[Check]:
         what = f"new points answered at full rank beyond the best lower one, {shape}, {few['batches'].max()} batches"
         checks.append(Check(what, tuple(ahead.astype(float)), AtLeast(MEMORY)))
     return checks
-
-
-def _by_rank(known: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
-    """The rows of each shape and each rank below full."""
-    for (shape, rank), rows in known[known["rank"] < known["dim"]].groupby(["shape", "rank"], sort=False):
-        yield (str(shape), int(str(rank))), rows

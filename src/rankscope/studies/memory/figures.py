@@ -5,26 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.figures.figure import Colours, Figure, HeatMap, MapLine, Panel, Series, curve, paper_line
+from rankscope.lab.paper import Results, drawn
 from rankscope.studies.memory.measures import countable, with_memory
 from rankscope.theory.memory import BITS_PER_PARAMETER
 
-NAME = "amsel2024/memory"
 SOURCE = "No statement of the talk: its published errors are on 100 batches that repeat."
 
 
 def figures(results: Results) -> list[Figure]:
     """Three figures, where the experiment was run."""
-    if NAME not in results.tables:
-        return []
-    table = with_memory(results.tables[NAME])
-    return [_border(table), _bits(table), _map(table)]
+    return drawn(results, "amsel2024", {"memory": (_border, _bits, _map)})
 
 
 def _border(table: pd.DataFrame) -> Figure:
     panels = []
-    for shape, rows in table.groupby("shape", sort=False):
+    for shape, rows in with_memory(table).groupby("shape", sort=False):
         border = float(rows["border"].iloc[0])
         series = []
         for rank, own in rows.groupby("rank", sort=True):
@@ -51,22 +47,19 @@ def _border(table: pd.DataFrame) -> Figure:
         "of the other points. Every training has the same number of steps; the last point draws a fresh batch at each. "
         "Vertical: where the answers would fill two bits per parameter.",
         panels=panels,
-        experiments=(NAME,),
         columns=2,
         shared_y=True,
     )
 
 
 def _bits(table: pd.DataFrame) -> Figure:
-    known = countable(table)
     panels = []
-    for shape, rows in known.groupby("shape", sort=False):
+    for shape, rows in countable(with_memory(table)).groupby("shape", sort=False):
         ends = [float(rows["batches"].min()), float(rows["batches"].max())]
         most = rows.groupby("batches", sort=True)["content"].first()
-        whole = most[most <= 2 * BITS_PER_PARAMETER]
         series = [
             *(curve(f"rank {rank}", own, "batches", "bits") for rank, own in rows.groupby("rank", sort=True)),
-            Series("all answers", [float(str(count)) for count in whole.index], whole.tolist(), paper=True),
+            paper_line("all answers", most[most <= 2 * BITS_PER_PARAMETER]),
             Series("two bits per parameter", ends, [BITS_PER_PARAMETER] * 2, paper=True),
         ]
         panels.append(
@@ -80,7 +73,6 @@ def _bits(table: pd.DataFrame) -> Figure:
         "a lower bound, computed from the share of right answers. Grey: the bits of all answers, the most there is to "
         "remember, and the two bits per parameter reported for language models.",
         panels=panels,
-        experiments=(NAME,),
         columns=2,
         shared_y=True,
     )
@@ -88,7 +80,7 @@ def _bits(table: pd.DataFrame) -> Figure:
 
 def _map(table: pd.DataFrame) -> Figure:
     """The gap by rank and shape (rows) and distinct batches (columns)."""
-    means = table[table["distinct"] != "fresh"].groupby(
+    means = with_memory(table[table["distinct"] != "fresh"]).groupby(
         ["shape", "rank", "batches"], sort=False, as_index=False
     )
     known = means[["gap", "border"]].mean()
@@ -125,7 +117,6 @@ def _map(table: pd.DataFrame) -> Figure:
         caption="Share of right answers on the batches that repeat minus that on new points. The line is where the answers "
         "would fill two bits per parameter.",
         panels=[Panel("gap in right answers", "distinct batches", "", heat_map=heat_map)],
-        experiments=(NAME,),
     )
 
 

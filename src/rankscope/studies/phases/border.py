@@ -31,17 +31,10 @@ def setting(phase: PhaseMap, x: float, y: float) -> PhaseSetting:
     )  # fmt: skip
 
 
-def predicted_borders(phase: PhaseMap, table: pd.DataFrame, border: Border) -> np.ndarray:
-    """The predicted σ at every setting, as (row, column): rank two where the setting's own σ is below it."""
-    return np.array(
-        [[border(setting(phase, x, y)) for x in phase.x.seen(table)] for y in phase.y.seen(table)]
-    )
-
-
 def on_predicted_side(phase: PhaseMap, table: pd.DataFrame, border: Border) -> np.ndarray:
-    """The share of settings at which σ₂/σ₃ ≥ 10 is as predicted, one a seed."""
-    noise = np.array([[setting(phase, x, y).noise for x in phase.x.seen(table)] for y in phase.y.seen(table)])
-    predicted = noise <= predicted_borders(phase, table, border)
+    """The share of settings at which σ₂/σ₃ ≥ 10 is as predicted, rank two where σ is below the border, one a seed."""
+    settings = [[setting(phase, x, y) for x in phase.x.seen(table)] for y in phase.y.seen(table)]
+    predicted = np.array([[one.noise <= border(one) for one in row] for row in settings])
     measured = measured_ratios(phase, table) >= TEN_TIMES
     return np.asarray((measured == predicted[..., None]).mean(axis=(0, 1)))
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from rankscope.figures.figure import Figure, HeatMap, MapLine, Panel
 from rankscope.lab import Check, Claim, judge
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawn
 from rankscope.studies.phases.border import TEN_TIMES, Border, place, setting
 from rankscope.studies.phases.maps import MAPS, NOISE, PhaseMap
 from rankscope.studies.phases.shares import MAPPED, checks_of_settings, passes
@@ -19,10 +19,11 @@ COLUMNS = 3
 MOST_LABELS = 8
 
 
-def figures(results: Results) -> Sequence[Figure]:
+def figures(results: Results) -> list[Figure]:
     """One figure for every map that has been run."""
-    tables = {name: results.tables.get(f"li2024/phases-{name}") for name in MAPS}
-    return [_figure(MAPS[name], table) for name, table in tables.items() if table is not None]
+    return drawn(
+        results, "li2024", {f"phases-{name}": (partial(_figure, phase),) for name, phase in MAPS.items()}
+    )
 
 
 def _figure(phase: PhaseMap, table: pd.DataFrame) -> Figure:
@@ -38,7 +39,6 @@ def _figure(phase: PhaseMap, table: pd.DataFrame) -> Figure:
         caption="Colour: the share of seeds at which all checks of a figure hold. Hover over a cell "
         f"to read its numbers and the joint verdict of its seeds.{border}",
         panels=[_panel(phase, table, claim) for claim in MAPPED.values()],
-        experiments=(f"li2024/phases-{phase.name}",),
         columns=COLUMNS,
     )
 

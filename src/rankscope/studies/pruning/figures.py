@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawn
 from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.papers.li2024.measurement import LIKE_FULL
+from rankscope.studies.depth.claims import trained
 from rankscope.studies.pruning.measurement import Score, Units
 
 LABELS = {
@@ -28,20 +29,11 @@ CAPTION = (
 
 def figures(results: Results) -> list[Figure]:
     """Both figures, as far as their experiments have been run."""
-    made = []
-    if "li2024/pruning" in results.tables:
-        made.append(_one_layer(_trained(results, "pruning")))
-    if "li2024/pruning-encoders" in results.tables:
-        made.append(_encoders(_trained(results, "pruning-encoders")))
-    return made
-
-
-def _trained(results: Results, name: str) -> pd.DataFrame:
-    table = results.tables[f"li2024/{name}"]
-    return table[table["trained"].astype(bool)]
+    return drawn(results, "li2024", {"pruning": (_one_layer,), "pruning-encoders": (_encoders,)})
 
 
 def _one_layer(table: pd.DataFrame) -> Figure:
+    table = trained(table)
     rows = rows_of(table, "flat part")
     flat = {label: rows.loc[rows["score"] == score, "flat"].tolist() for score, label in LABELS.items()}
     points = band("flat part", list(flat), list(flat.values()), Mark.POINTS)
@@ -54,11 +46,11 @@ def _one_layer(table: pd.DataFrame) -> Figure:
             _curves(table, Units.NEURONS, "test loss after pruning", tuple(LABELS)),
             Panel("flat part", "score", "fraction removed before the loss rises", [points], most=1.0),
         ),
-        experiments=("li2024/pruning",),
     )
 
 
 def _encoders(table: pd.DataFrame) -> Figure:
+    table = trained(table)
     return Figure(
         id="li2024-pruning-encoders",
         title="Pruning scores, encoders of two layers",
@@ -69,7 +61,6 @@ def _encoders(table: pd.DataFrame) -> Figure:
             for units in Units
             for encoder, part in table.groupby("encoder", sort=True)
         ],
-        experiments=("li2024/pruning-encoders",),
         shared_y=True,
     )
 

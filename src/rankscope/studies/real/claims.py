@@ -42,14 +42,6 @@ def all_kinds(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["kinds"] == rows["kinds"].max()] if "kinds" in rows else rows
 
 
-def _optimizers(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    return [(str(name), rows) for name, rows in table.groupby("optimizer", sort=False)]
-
-
-def _values(series: "pd.Series[float]") -> tuple[float, ...]:
-    return tuple(series.astype(float))
-
-
 def _exponents(rows: pd.DataFrame) -> tuple[float, ...]:
     """The slope of log₂ of the needed rank against log₂ of the classes, by least squares, one per seed."""
     return tuple(
@@ -62,7 +54,7 @@ def _exponents(rows: pd.DataFrame) -> tuple[float, ...]:
 
 def _needed(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for name, rows in _optimizers(rows_of(table, "needed rank")):
+    for name, rows in rows_of(table, "needed rank").groupby("optimizer", sort=False):
         held_out = all_kinds(rows[rows["on"] == HELD_OUT])
         seen = rows[rows["on"] == SEEN]
         more = per_seed_mean(labelled(seen, "permuted"), "needed_log2") - per_seed_mean(
@@ -77,7 +69,7 @@ def _needed(table: pd.DataFrame) -> list[Check]:
             ),
             Check(
                 f"log₂ of the rank needed with permuted labels over that with true ones, {name}",
-                _values(more),
+                tuple(more),
                 AtLeast(0.0),
                 Threshold.NULL,
             ),
@@ -94,18 +86,20 @@ def beyond_permuted(table: pd.DataFrame, parts: str, **at: int) -> "pd.Series[fl
     )
 
 
-def _grows(rows: pd.DataFrame, name: str, parts: str, over: str, bound: AtLeast | AtMost, **at: int) -> Check:
+def _grows(
+    rows: pd.DataFrame, name: object, parts: str, over: str, bound: AtLeast | AtMost, **at: int
+) -> Check:
     """How many directions more are shared at 8 kinds, or classes, than at 2."""
     added = beyond_permuted(rows, parts, **{over: 8}, **at) - beyond_permuted(rows, parts, **{over: 2}, **at)
     named = " and ".join(f"ΔW_{part}" for part in parts)
     what = f"shared directions that {named} gain from 2 to 8 {over}, {name}"
-    return Check(what, _values(added), bound, HALF_WAY)
+    return Check(what, tuple(added), bound, HALF_WAY)
 
 
 def _shared_digits(table: pd.DataFrame) -> list[Check]:
     return [
         check
-        for name, rows in _optimizers(table)
+        for name, rows in table.groupby("optimizer", sort=False)
         for check in (
             _grows(rows, name, "QK", "kinds", AtLeast(3.0), classes=2),
             _grows(rows, name, "VO", "classes", AtLeast(3.0), kinds=8),
@@ -115,7 +109,10 @@ def _shared_digits(table: pd.DataFrame) -> list[Check]:
 
 
 def _shared_sentences(table: pd.DataFrame) -> list[Check]:
-    return [_grows(rows, name, "VO", "classes", AtLeast(3.0)) for name, rows in _optimizers(table)]
+    return [
+        _grows(rows, name, "VO", "classes", AtLeast(3.0))
+        for name, rows in table.groupby("optimizer", sort=False)
+    ]
 
 
 def area(rows: pd.DataFrame, order: str) -> "pd.Series[float]":
@@ -127,11 +124,11 @@ def _pruning(table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"area between the losses of pruning {what} and the smallest first, {name}",
-            _values(area(rows, order) - area(rows, "smallest")),
+            tuple(area(rows, order) - area(rows, "smallest")),
             AtLeast(0.0),
             Threshold.NULL,
         )
-        for name, rows in _optimizers(rows_of(table, "pruning"))
+        for name, rows in rows_of(table, "pruning").groupby("optimizer", sort=False)
         for order, what in (("random", "at random"), ("largest", "the largest first"))
     ]
 

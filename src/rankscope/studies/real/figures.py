@@ -1,11 +1,12 @@
 """The three questions to real data, drawn: the rank that is needed, what two halves share, what pruning costs."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Makers, Results, drawn
 from rankscope.lab.tidy import WHOLE, rows_of, with_whole
 from rankscope.measure.neurons import Order
 from rankscope.studies.real.claims import all_kinds, beyond_permuted, labelled
@@ -20,14 +21,10 @@ WORDS = {
 OVER = "Means over seeds and both halves, with 95% intervals over seeds."
 
 
-def figures(results: Results) -> Sequence[Figure]:
+def figures(results: Results) -> list[Figure]:
     """Figures of those of both data sets that were run."""
-    made = []
-    for name in TITLES:
-        table = results.tables.get(f"li2024/{name}")
-        if table is not None:
-            made += [_needed(name, table), _shared(name, table), _pruning(name, table)]
-    return made
+    made: Makers = {name: [partial(make, name) for make in (_needed, _shared, _pruning)] for name in TITLES}
+    return drawn(results, "li2024", made)
 
 
 def _figure(name: str, question: str, title: str, says: str, caption: str, panels: Sequence[Panel]) -> Figure:
@@ -37,7 +34,6 @@ def _figure(name: str, question: str, title: str, says: str, caption: str, panel
         paper_says=says,
         caption=f"{caption} {OVER}",
         panels=panels,
-        experiments=(f"li2024/{name}",),
         columns=2,
     )
 

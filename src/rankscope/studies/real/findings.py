@@ -1,12 +1,14 @@
 """What the tables of real data answer: the rank that fine-tuning needs, and whether it follows the task."""
 
 import math
+from functools import partial
 
 import pandas as pd
 
 from rankscope.figures.figure import Panel
 from rankscope.lab.finding import Finding, Question, decimals
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, found
+from rankscope.lab.seeds import fewest_seeds
 from rankscope.lab.tidy import rows_of
 from rankscope.studies.real.claims import all_kinds, labelled
 from rankscope.studies.real.figures import needed_by_classes
@@ -24,15 +26,12 @@ FOLLOWS = 0.5
 
 def findings(results: Results) -> list[Finding]:
     """One for the sentences and one for the digits, where they were run with several numbers of classes."""
-    made = []
-    for name in SUBJECTS:
-        table = results.tables.get(f"li2024/{name}")
-        if table is not None and table["classes"].nunique() > 1:
-            made.append(_needed(name, table))
-    return made
+    return found(results, "li2024", {name: (partial(_needed, name),) for name in SUBJECTS})
 
 
-def _needed(name: str, table: pd.DataFrame) -> Finding:
+def _needed(name: str, table: pd.DataFrame) -> Finding | None:
+    if table["classes"].nunique() == 1:
+        return None
     data, subject = SUBJECTS[name]
     held_out = all_kinds(labelled(rows_of(table, "needed rank", on=HELD_OUT), "true"))
     fewest, most = held_out["classes"].min(), held_out["classes"].max()
@@ -51,7 +50,7 @@ def _needed(name: str, table: pd.DataFrame) -> Finding:
         claims=(f"li2024.{name}-needed",),
         figure=f"li2024-{name}-needed",
         link="docs/real-data.md",
-        seeds=int(held_out.groupby(["optimizer", "classes"])["seed"].nunique().min()),
+        seeds=fewest_seeds(held_out, ["optimizer", "classes"]),
         panel=Panel(
             "Rank that real data needs",
             "classes",

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin
+from rankscope.lab.seeds import by_seed
 from rankscope.lab.tidy import WHOLE, paired, rows_of
 from rankscope.papers.li2024.claims import CLEARLY_WORSE
 from rankscope.papers.li2024.experiments import TASK
@@ -19,29 +20,24 @@ def vote(patterns: int, classes: int) -> Vote:
     return Vote(TASK.patterns, patterns, classes, TASK.relevant_fraction, TASK.confusion_fraction)
 
 
-def _rank_off(rows: pd.DataFrame, letters: str, counts: str) -> list[Check]:
+def _rank_off(table: pd.DataFrame, letters: str, counts: str) -> list[Check]:
     """For each matrix, how far its rank is from what it should count, at worst."""
     found = []
     for letter in letters:
-        own = rows[rows["matrix"] == letter]
-        off = (own["numerical_rank"] - own[counts]).abs().groupby(own["seed"], sort=True).max()
+        own = rows_of(table, "update", matrix=letter)
+        off = by_seed(own, (own["numerical_rank"] - own[counts]).abs(), "max")
         what = f"greatest distance of the rank of ΔW_{letter.upper()} from the {COUNTED[counts]}"
-        found.append(Check(what, tuple(off.astype(float)), AtMost(0.5), "ranks are whole numbers"))
+        found.append(Check(what, off, AtMost(0.5), "ranks are whole numbers"))
     return found
 
 
-@claims("relevant-rank", source="Abstract", value="rank k", experiment="relevant", figure="relevant-rank",
-        origin=Origin.READING,
-        says="The rank of every update is the number of label-relevant patterns: k with k patterns in k classes.")  # fmt: skip
-def _follows_patterns(table: pd.DataFrame) -> list[Check]:
-    return _rank_off(rows_of(table, "update"), "qkvo", "relevant_patterns")
-
-
-@claims("classes-rank", source="Beyond the abstract", value="rank k in all four", experiment="classes", figure="relevant-rank",
-        says="With k patterns in c < k classes ΔW_Q and ΔW_K are of rank k, ΔW_V and ΔW_O of rank c.")  # fmt: skip
-def _follows_both(table: pd.DataFrame) -> list[Check]:
-    rows = rows_of(table, "update")
-    return [*_rank_off(rows, "qk", "relevant_patterns"), *_rank_off(rows, "vo", "classes")]
+claims("relevant-rank", source="Abstract", value="rank k", experiment="relevant", figure="relevant-rank",
+       origin=Origin.READING,
+       says="The rank of every update is the number of label-relevant patterns: k with k patterns in k classes.")(
+    lambda table: _rank_off(table, "qkvo", "relevant_patterns"))  # fmt: skip
+claims("classes-rank", source="Beyond the abstract", value="rank k in all four", experiment="classes", figure="relevant-rank",
+       says="With k patterns in c < k classes ΔW_Q and ΔW_K are of rank k, ΔW_V and ΔW_O of rank c.")(
+    lambda table: [*_rank_off(table, "qk", "relevant_patterns"), *_rank_off(table, "vo", "classes")])  # fmt: skip
 
 
 @claims("relevant-truncation", source="Figure 1A, k patterns", value="rank k like full rank, k − 1 clearly worse",
@@ -50,11 +46,10 @@ def _follows_both(table: pd.DataFrame) -> list[Check]:
 def _needed(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "truncation")
     rows = rows.assign(added=rows["loss"] - paired(rows, rows_of(table, WHOLE), "loss"))
-    at_k, below = (
-        rows[rows["rank"] == rows["relevant_patterns"] - less].groupby("seed", sort=True)["added"]
-        for less in (0, 1)
-    )
+    at_k, below = (rows[rows["rank"] == rows["relevant_patterns"] - less] for less in (0, 1))
     return [
-        Check("greatest loss added at rank k", tuple(at_k.max().astype(float)), AtMost(LIKE_FULL)),
-        Check("least loss added at rank k − 1", tuple(below.min().astype(float)), AtLeast(CLEARLY_WORSE)),
+        Check("greatest loss added at rank k", by_seed(at_k, at_k["added"], "max"), AtMost(LIKE_FULL)),
+        Check(
+            "least loss added at rank k − 1", by_seed(below, below["added"], "min"), AtLeast(CLEARLY_WORSE)
+        ),
     ]

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, band, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, drawn
 from rankscope.lab.tidy import WHOLE, paired, rows_of
 from rankscope.papers.li2024.claims import TWO_GROUPS
 from rankscope.papers.li2024.experiments import TASK
@@ -21,19 +22,17 @@ SIDEWAYS = 0.12
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiments have been run."""
-    made = []
-    if "li2024/relevant" in results.tables:
-        made += [_rank(results), _spectrum(results), _truncation(results), _neurons(results)]
-    return made
+    both = (_rank, partial(_spectrum, results))
+    return drawn(results, "li2024", {("relevant", "classes"): both, "relevant": (_truncation, _neurons)})
 
 
-def _rank(results: Results) -> Figure:
-    table = results.tables["li2024/relevant"]
+def _rank(table: pd.DataFrame | None, shared: pd.DataFrame | None) -> Figure | None:
+    if table is None:
+        return None
     panels = [
         _ranks("k patterns in k classes", "patterns that vote, k", table, "relevant_patterns",
                {"above: k": lambda x: x, "below: k − 1": lambda x: x - 1}),
     ]  # fmt: skip
-    shared = results.tables.get("li2024/classes")
     if shared is not None:
         most = int(shared["relevant_patterns"].max())
         both = pd.concat([shared, table])
@@ -51,7 +50,6 @@ def _rank(results: Results) -> Figure:
         "intervals, drawn side by side. Where patterns share classes, an update that counts patterns stays on k, one that "
         "counts classes leaves it.",
         panels=panels,
-        experiments=_run_of(results),
     )
 
 
@@ -75,9 +73,10 @@ def _ranks(
     return Panel(title, x_label, "measured rank", [*series, *dashed])
 
 
-def _spectrum(results: Results) -> Figure:
-    tables = [results.tables[name] for name in _run_of(results)]
-    both = pd.concat(tables)
+def _spectrum(results: Results, table: pd.DataFrame | None, shared: pd.DataFrame | None) -> Figure | None:
+    if table is None:
+        return None
+    both = table if shared is None else pd.concat([table, shared])
     most = int(both["relevant_patterns"].max())
     cases = both[both["relevant_patterns"] == most]
     return Figure(
@@ -93,7 +92,6 @@ def _spectrum(results: Results) -> Figure:
             _spectra(results, cases, "sigma/end/w_o", "trained ΔW_O", None),
             _spectra(results, cases, "sigma/end/w_k", "trained ΔW_K", _attention),
         ),
-        experiments=_run_of(results),
     )
 
 
@@ -138,8 +136,7 @@ def _attention(patterns: int, classes: int) -> list[float]:
     return attention_gains(case).spectrum(case)
 
 
-def _truncation(results: Results) -> Figure:
-    table = results.tables["li2024/relevant"]
+def _truncation(table: pd.DataFrame) -> Figure:
     rows = rows_of(table, "truncation")
     shown = rows[rows["rank"] <= rows["relevant_patterns"] + 2].groupby("relevant_patterns", sort=True)
     by_rank = [curve(f"k = {count}", part, "rank", "loss") for count, part in shown]
@@ -162,12 +159,10 @@ def _truncation(results: Results) -> Figure:
                   [measured, Series("k", counts, counts, paper=True),
                    Series("k − 1", counts, [x - 1 for x in counts], paper=True)]),
         ),
-        experiments=("li2024/relevant",),
     )  # fmt: skip
 
 
-def _neurons(results: Results) -> Figure:
-    table = results.tables["li2024/relevant"]
+def _neurons(table: pd.DataFrame) -> Figure:
     tags = (("update", "by ‖Δo_i‖"), ("o", "by ‖o_i‖"))
 
     def both(column: str) -> list[Series]:
@@ -199,9 +194,4 @@ def _neurons(results: Results) -> Figure:
                 most=1.0,
             ),
         ),
-        experiments=("li2024/relevant",),
     )
-
-
-def _run_of(results: Results) -> tuple[str, ...]:
-    return tuple(name for name in ("li2024/relevant", "li2024/classes") if name in results.tables)

@@ -4,16 +4,22 @@ The first-look table of word vectors was known: words are easier than the sphere
 """
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Check, Claims, Origin, Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.studies.text.experiments import LIKE_WORDS
 from rankscope.studies.text.sources import WORDS
 
 CLAIMS = Claims("amsel2024", Origin.BEYOND)
 SOURCE = "Beyond the talk: its last question"
+_projected = partial(CLAIMS, source=SOURCE, experiment="text-projections")
+_trained = partial(CLAIMS, source=SOURCE, experiment="text", figure="text-trained")
+
 NEAR = 0.05
 """Largest mean difference between a share that is predicted and one that is measured."""
 
@@ -21,15 +27,14 @@ MAKES_UP = 0.5
 """Share of what low rank loses that more heads, or more layers, would have to win back."""
 
 CANDIDATES = ("participation", "entropy", "energy", "score", "score_energy")
-POWERS = "power "
 
 
-@CLAIMS("text-easier", source=SOURCE, says="Words are easier than the sphere: at every rank below full more answers are kept.",
-        experiment="text-projections", figure="text-projections")  # fmt: skip
+@_projected("text-easier", says="Words are easier than the sphere: at every rank below full more answers are kept.",
+            figure="text-projections")  # fmt: skip
 def _words_are_easier(table: pd.DataFrame) -> list[Check]:
     words, flat = (
         table[table["law"] == law].pivot(index="seed", columns="rank", values="agreement")
-        for law in (WORDS, f"{POWERS}0")
+        for law in (WORDS, "power 0")
     )
     return [
         Check(f"answers kept at rank {rank}, words beyond isotropic points", tuple((words - flat)[rank].astype(float)),
@@ -38,69 +43,73 @@ def _words_are_easier(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
-@CLAIMS("text-half", source=SOURCE, says="On words a head of rank 64 or less still misses more than a third of the answers.",
-        experiment="text-projections", figure="text-projections")  # fmt: skip
+@_projected("text-half", says="On words a head of rank 64 or less still misses more than a third of the answers.",
+            figure="text-projections")  # fmt: skip
 def _usual_heads_miss(table: pd.DataFrame) -> list[Check]:
     words = table[table["law"] == WORDS]
+    kept = {rank: words[words["rank"] == rank] for rank in (32, 64)}
     return [
-        Check(
-            f"answers kept at rank {rank}, words",
-            per_seed(words[words["rank"] == rank], "agreement"),
-            AtMost(2 / 3),
-        )
-        for rank in (32, 64)
+        Check(f"answers kept at rank {rank}, words", by_seed(rows, rows["agreement"]), AtMost(2 / 3))
+        for rank, rows in kept.items()
     ]
 
 
-@CLAIMS("text-predicted", source=SOURCE, says="Joint normality of the two scores predicts what a projected score keeps, on "
-        "ellipsoids and on real rows.", experiment="text-projections", figure="text-projections")  # fmt: skip
+@_projected("text-predicted", figure="text-projections", says="Joint normality of the two scores predicts what a projected "
+            "score keeps, on ellipsoids and on real rows.")  # fmt: skip
 def _normal_scores_predict(table: pd.DataFrame) -> list[Check]:
-    away = table.assign(away=(table["agreement"] - table["predicted"]).abs())
     return [
         Check(f"mean difference between shares measured and predicted, {law}",
-              tuple(rows.groupby("seed", sort=True)["away"].mean().astype(float)), AtMost(NEAR))
-        for law, rows in away.groupby("law", sort=False)
+              by_seed(rows, (rows["agreement"] - rows["predicted"]).abs()), AtMost(NEAR))
+        for law, rows in table.groupby("law", sort=False)
     ]  # fmt: skip
 
 
-@CLAIMS("text-dimension", source=SOURCE, says="The rank that keeps 0.9 of the answers follows the participation ratio of the "
-        "points more closely than other dimensions.", experiment="text-projections", figure="text-dimension")  # fmt: skip
-def _participation_predicts(table: pd.DataFrame) -> list[Check]:
-    spreads = {name: spread(table, name) for name in CANDIDATES}
+def _closest(best: str, words: str, others: Sequence[str], table: pd.DataFrame) -> list[Check]:
+    """Whether the rank that is needed follows one column more closely than it does others."""
+    least = spread(table, best)
     return [
-        Check(f"spread of log(rank/dimension) over laws: {name} minus participation",
-              tuple((spreads[name] - spreads["participation"]).astype(float)), AtLeast(0.0), Threshold.NULL)
-        for name in CANDIDATES[1:]
-    ]  # fmt: skip
+        Check(
+            f"spread of log(rank/dimension) over laws: {name} minus {words}",
+            tuple((spread(table, name) - least).astype(float)),
+            AtLeast(0.0),
+            Threshold.NULL,
+        )
+        for name in others
+    ]
 
 
-@CLAIMS("text-needed-predicted", source=SOURCE, says="The whole spectrum, by joint normality, predicts the rank "
-        "that keeps 0.9 of the answers more closely than any effective dimension.", experiment="text-projections",
-        figure="text-dimension")  # fmt: skip
-def _the_whole_spectrum_predicts(table: pd.DataFrame) -> list[Check]:
-    whole = spread(table, "predicted_needed")
+_projected("text-dimension", figure="text-dimension", says="The rank that keeps 0.9 of the answers follows the participation "
+           "ratio of the points more closely than other dimensions.")(
+    partial(_closest, "participation", "participation", CANDIDATES[1:]))  # fmt: skip
+_projected("text-needed-predicted", figure="text-dimension", says="The whole spectrum, by joint normality, predicts the rank "
+           "that keeps 0.9 of the answers more closely than any effective dimension.")(
+    partial(_closest, "predicted_needed", "the rank predicted", CANDIDATES))  # fmt: skip
+
+
+def _made_up(what: str, table: pd.DataFrame) -> list[Check]:
+    more = "more heads win" if what == "budget" else "more layers win"
     return [
-        Check(f"spread of log(rank/dimension) over laws: {name} minus the rank predicted",
-              tuple((spread(table, name) - whole).astype(float)), AtLeast(0.0), Threshold.NULL)
-        for name in CANDIDATES
-    ]  # fmt: skip
+        Check(
+            f"share of the loss at rank {rank} that {more} back, words",
+            tuple(won.astype(float)),
+            AtMost(MAKES_UP),
+        )
+        for rank, won in made_up(table, what).items()
+    ]
 
 
-@CLAIMS("text-heads-make-up", source=SOURCE, says="More heads make up for less than half of what low rank loses on words.",
-        experiment="text", figure="text-trained")  # fmt: skip
-def _heads_do_not_make_up(table: pd.DataFrame) -> list[Check]:
-    return _made_up(table, "budget")
+_trained("text-heads-make-up", says="More heads make up for less than half of what low rank loses on words.")(
+    partial(_made_up, "budget")
+)
+_trained(
+    "text-depth-makes-up", says="Three layers make up for less than half of what low rank loses on words."
+)(partial(_made_up, "layers"))
 
 
-@CLAIMS("text-depth-makes-up", source=SOURCE, says="Three layers make up for less than half of what low rank loses on words.",
-        experiment="text", figure="text-trained")  # fmt: skip
-def _depth_does_not_make_up(table: pd.DataFrame) -> list[Check]:
-    return _made_up(table, "layers")
-
-
-@CLAIMS("text-law", source=SOURCE,
-        says="Trained encoders do as well on words as on an ellipsoid of their spectrum: only the spectrum matters.",
-        experiment="text", figure="text-trained")  # fmt: skip
+@_trained(
+    "text-law",
+    says="Trained encoders do as well on words as on an ellipsoid of their spectrum: only the spectrum matters.",
+)
 def _the_spectrum_is_enough(table: pd.DataFrame) -> list[Check]:
     checks = []
     for shape, rows in table.groupby("shape", sort=False):
@@ -121,15 +130,10 @@ def _used_rank_follows_inputs(table: pd.DataFrame) -> list[Check]:
     ]  # fmt: skip
 
 
-def per_seed(rows: pd.DataFrame, column: str) -> tuple[float, ...]:
-    """The column's mean over the rows of each seed."""
-    return tuple(rows.groupby("seed", sort=True)[column].mean().astype(float))
-
-
-def spread(table: pd.DataFrame, dimension: str, rank: str = "needed") -> "pd.Series[float]":
+def spread(table: pd.DataFrame, dimension: str) -> "pd.Series[float]":
     """Standard deviation over laws of log(needed rank / dimension), one value per seed."""
     once = table.drop_duplicates(["law", "seed"])
-    logs = (once[rank] / once[dimension]).map(math.log)
+    logs = (once["needed"] / once[dimension]).map(math.log)
     return logs.groupby(once["seed"]).std()
 
 
@@ -162,15 +166,3 @@ def made_up(table: pd.DataFrame, what: str) -> "dict[int, pd.Series[float]]":
         for rank in sorted(words["rank"].unique())
         if rank < full
     }
-
-
-def _made_up(table: pd.DataFrame, what: str) -> list[Check]:
-    more = "more heads win" if what == "budget" else "more layers win"
-    return [
-        Check(
-            f"share of the loss at rank {rank} that {more} back, words",
-            tuple(won.astype(float)),
-            AtMost(MAKES_UP),
-        )
-        for rank, won in made_up(table, what).items()
-    ]

@@ -12,6 +12,7 @@ from typing import Any
 from rankscope.core import Config
 from rankscope.ensembles.encoder import Encoder
 from rankscope.lab import Experiment, Grid, Scale
+from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.recipe import OUR_RECIPE
 from rankscope.studies.real.assets import missing
 from rankscope.studies.text.heads import Heads, Layer
@@ -75,7 +76,7 @@ def experiments(scale: Scale) -> list[Experiment]:
         WORDS: {"law": Empirical(source=WORDS)},
     }
     shapes = {
-        f"{layers} layer{'s' * (layers > 1)} at budget {budget}": {"layers": layers, "budget": budget}
+        f"{counted(layers, 'layer')} at budget {budget}": {"layers": layers, "budget": budget}
         for layers, budget in sizes.shapes
     }
     train = OUR_RECIPE.replace(

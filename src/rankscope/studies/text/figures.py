@@ -4,8 +4,8 @@ import math
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
+from rankscope.lab.paper import Makers, Results, drawn
 from rankscope.studies.text.experiments import LIKE_WORDS
 
 ASKS = 'The talk ends with: "Are there hard problems that look more like text (not isotropic)?"'
@@ -20,9 +20,12 @@ ROOM = 2.5
 
 def figures(results: Results) -> list[Figure]:
     """Those whose experiment was run."""
-    makers = {"text-projections": (_projections, _dimension), "text": (_trained,), "text-heads": (_heads,)}
-    tables = {name: results.tables.get(f"amsel2024/{name}") for name in makers}
-    return [make(table) for name, table in tables.items() if table is not None for make in makers[name]]
+    made: Makers = {
+        "text-projections": (_projections, _dimension),
+        "text": (_trained,),
+        "text-heads": (_heads,),
+    }
+    return drawn(results, "amsel2024", made)
 
 
 def _projections(table: pd.DataFrame) -> Figure:
@@ -49,7 +52,6 @@ def _projections(table: pd.DataFrame) -> Figure:
         "is the sphere. Layer n: the states of tokens that this layer of MiniLM reads. Dashed: what the spectrum predicts, "
         "for Gaussian points. On the right, what real rows have beyond the prediction from their spectrum.",
         panels=panels,
-        experiments=("amsel2024/text-projections",),
     )
 
 
@@ -58,12 +60,10 @@ def _curves(table: pd.DataFrame, column: str) -> list[Series]:
 
 
 def _predictions(table: pd.DataFrame, column: str) -> list[Series]:
-    found = []
-    for law, rows in table.groupby("law", sort=False):
-        means = rows.groupby("rank", sort=True)[column].mean()
-        places = [float(str(rank)) for rank in means.index]
-        found.append(Series("predicted", places, means.tolist(), paper=True, like=str(law)))
-    return found
+    return [
+        paper_line("predicted", rows.groupby("rank", sort=True)[column].mean(), like=str(law))
+        for law, rows in table.groupby("law", sort=False)
+    ]
 
 
 def _dimension(table: pd.DataFrame) -> Figure:
@@ -98,22 +98,19 @@ def _dimension(table: pd.DataFrame) -> Figure:
         caption="Each point is a law or a source of real rows, averaged over seeds. Left and middle: the rank that keeps 0.9 "
         "of the answers. Right: the rank that halves the squared error of rank 1.",
         panels=panels,
-        experiments=("amsel2024/text-projections",),
     )
 
 
 def _trained(table: pd.DataFrame) -> Figure:
     panels = []
     for shape, rows in table.groupby("shape", sort=False):
-        series = [curve(str(law), own, "rank", "error") for law, own in rows.groupby("law", sort=False)]
-        panels.append(Panel(str(shape), "rank", "error", series, log_x=True, log_y=True))
+        panels.append(Panel(str(shape), "rank", "error", _curves(rows, "error"), log_x=True, log_y=True))
     return Figure(
         id="amsel2024-text-trained",
         title="Figure 1 on points of other distributions",
         paper_says=ASKS,
         caption="Error of trained encoders on fresh draws; words of the test are held out. An answer of zero has error 1.",
         panels=panels,
-        experiments=("amsel2024/text",),
         shared_y=True,
     )
 
@@ -137,6 +134,5 @@ def _heads(table: pd.DataFrame) -> Figure:
         caption="A point is a head. Inputs are the token states before its layer, on rated sentences. On the data QK acts as "
         "Λ^½ QK Λ^½, with Λ their covariance.",
         panels=panels,
-        experiments=("amsel2024/text-heads",),
         shared_y=True,
     )

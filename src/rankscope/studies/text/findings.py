@@ -3,7 +3,7 @@
 import pandas as pd
 
 from rankscope.lab.finding import Finding, Question, decimals
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Results, found
 from rankscope.studies.text.claims import CANDIDATES, MAKES_UP, made_up, spread
 from rankscope.studies.text.sources import WORDS
 
@@ -19,18 +19,12 @@ NAMES = {
 
 def findings(results: Results) -> list[Finding]:
     """Those whose experiment was run."""
-    makers = {"text-projections": (_needed, _dimension), "text": (_made_up,)}
-    tables = {name: results.tables.get(f"amsel2024/{name}") for name in makers}
-    made = (
-        make(table)
-        for name, table in tables.items()
-        if table is not None and (table["law"] == WORDS).any()
-        for make in makers[name]
-    )
-    return [finding for finding in made if finding is not None]
+    return found(results, "amsel2024", {"text-projections": (_needed, _dimension), "text": (_made_up,)})
 
 
 def _needed(table: pd.DataFrame) -> Finding | None:
+    if WORDS not in set(table["law"]):
+        return None
     words, flat = table[table["law"] == WORDS], table[table["law"] == "power 0"]
     kept = {rank: words[words["rank"] == rank]["agreement"].mean() for rank in (32, 64)}
     sphere = flat[flat["rank"] == 64]["agreement"].mean()
@@ -50,6 +44,8 @@ def _needed(table: pd.DataFrame) -> Finding | None:
 
 
 def _dimension(table: pd.DataFrame) -> Finding | None:
+    if WORDS not in set(table["law"]):
+        return None
     spreads = {name: float(spread(table, name).mean()) for name in CANDIDATES}
     best = min(spreads, key=lambda name: spreads[name])
     whole = float(spread(table, "predicted_needed").mean())

@@ -4,7 +4,7 @@ Sums run over balls; what lies beyond the last term is enclosed by a telescoping
 inequality between polynomials with rational coefficients that is checked exactly. Needs python-flint.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -180,17 +180,16 @@ def _ball(flint: Any, number: Fraction) -> Any:
     return flint.arb(flint.fmpq(number.numerator, number.denominator))
 
 
-def _endpoint(flint: Any, exact: Any) -> Fraction:
-    mantissa, exponent = (int(part) for part in exact.man_exp())
-    return Fraction(mantissa) * Fraction(2) ** exponent
+def _enclosure(ball: Any) -> Enclosure:
+    ends = (ball.lower().man_exp(), ball.upper().man_exp())
+    return Enclosure(*(Fraction(int(mantissa)) * Fraction(2) ** int(exponent) for mantissa, exponent in ends))
 
 
-def _floor_ball(flint: Any, dim: int, rank: int, heads: int, *, values: Values, bits: int) -> Any:
-    degree = lower_bound.first_unsaturated(dim, rank, heads, values)
+def _reached(flint: Any, dim: int, rank: int, heads: int, degree: int, values: Values, bits: int) -> Any:
+    """H Σ_{l≥degree} E_l m(l)/N, the energy that the heads have in reach."""
     share = _ball(flint, heads * lower_bound.touched_share(dim, rank, degree, values))
-    reached = share * _energy(flint, dim, degree)
-    reached *= _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
-    return (_energy_from(flint, dim, degree, bits) - reached) / 2
+    relative = _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
+    return share * _energy(flint, dim, degree) * relative
 
 
 def error_floor(dim: int, rank: int, heads: int, values: Values, bits: int = 128) -> Enclosure:
@@ -202,20 +201,18 @@ def error_floor(dim: int, rank: int, heads: int, values: Values, bits: int = 128
     """
     if lower_bound.saturates_every_degree(dim, rank, heads, values):
         return Enclosure(Fraction(0), Fraction(0))
+    degree = lower_bound.first_unsaturated(dim, rank, heads, values)
     with _precision(bits) as flint:
-        ball = _floor_ball(flint, dim, rank, heads, values=values, bits=bits)
-        return Enclosure(_endpoint(flint, ball.lower()), _endpoint(flint, ball.upper()))
+        reached = _reached(flint, dim, rank, heads, degree, values, bits)
+        return _enclosure((_energy_from(flint, dim, degree, bits) - reached) / 2)
 
 
 def _solve(dim: int, rank: int, error: Fraction, values: Values, bits: int) -> Enclosure:
     """The real H at which LB meets `error` on the segment float64 points to."""
     degree = lower_bound.deciding_degree(dim, rank, float(error), values)
     with _precision(bits) as flint:
-        share = _ball(flint, lower_bound.touched_share(dim, rank, degree, values))
-        reach = share * _energy(flint, dim, degree)
-        reach *= _relative_touched_energy(flint, dim, rank, degree, values=values, bits=bits)
-        heads = (_energy_from(flint, dim, degree, bits) - 2 * _ball(flint, error)) / reach
-        return Enclosure(_endpoint(flint, heads.lower()), _endpoint(flint, heads.upper()))
+        missing = _energy_from(flint, dim, degree, bits) - 2 * _ball(flint, error)
+        return _enclosure(missing / _reached(flint, dim, rank, 1, degree, values, bits))
 
 
 def min_heads(dim: int, rank: int, error: Fraction, values: Values, max_bits: int = MAX_BITS) -> HeadRange:
@@ -255,12 +252,13 @@ def _proved_range(
     step = 1
     while not allowed(high):
         high, step = high + step, 2 * step
-    undecided = high
-    while low < undecided:  # the largest head count that is provably excluded, plus one
-        middle = (low + undecided) // 2
-        low, undecided = (middle + 1, undecided) if excluded(middle) else (low, middle)
-    undecided = low
-    while undecided < high:  # the smallest that is provably allowed
-        middle = (undecided + high) // 2
-        undecided, high = (undecided, middle) if allowed(middle) else (middle + 1, high)
-    return HeadRange(low, high)
+    low = _first(low, high, lambda heads: not excluded(heads))
+    return HeadRange(low, _first(low, high, allowed))
+
+
+def _first(low: int, high: int, reached: Callable[[int], bool]) -> int:
+    """The least number from `low` on that is reached, by bisection; `high` is."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle + 1, high)
+    return low

@@ -34,40 +34,30 @@ def _hardmax_is_exact(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@_as_computed(
-    "softmax",
-    source="Upper bound, softmax",
-    says="The error of a full-rank softmax head, softmax(β Xᵀy), falls with β as the exact integral says.",
-)
-def _softmax_is_as_computed(table: pd.DataFrame) -> list[Check]:
-    return _as_predicted(table, Kind.SOFTMAX)
-
-
-@_as_computed(
-    "majority",
-    source="What about more layers?",
-    says="Two layers of rank-1 heads: the vote fails as often as the exact formula says.",
-)
-def _majority_is_as_computed(table: pd.DataFrame) -> list[Check]:
-    return _as_predicted(table, Kind.MAJORITY)
-
-
-@_as_computed(
-    "random",
-    source="Representing sgn, tightness",
-    says="Random rank-1 heads with the best weights have the error that the exact formula gives.",
-)
-def _random_heads_are_as_computed(table: pd.DataFrame) -> list[Check]:
-    return _as_predicted(table, Kind.RANDOM)
-
-
-def _as_predicted(table: pd.DataFrame, kind: Kind) -> list[Check]:
+def _as_predicted(kind: Kind, table: pd.DataFrame) -> list[Check]:
     return [
         Check(
             f"measured over exact, {name}", tuple(cells["measured"] / cells["predicted"]), AS_EXACT, COMPUTED
         )
         for name, cells in _built(table, kind)
     ]
+
+
+_as_computed(
+    "softmax",
+    source="Upper bound, softmax",
+    says="The error of a full-rank softmax head, softmax(β Xᵀy), falls with β as the exact integral says.",
+)(partial(_as_predicted, Kind.SOFTMAX))
+_as_computed(
+    "majority",
+    source="What about more layers?",
+    says="Two layers of rank-1 heads: the vote fails as often as the exact formula says.",
+)(partial(_as_predicted, Kind.MAJORITY))
+_as_computed(
+    "random",
+    source="Representing sgn, tightness",
+    says="Random rank-1 heads with the best weights have the error that the exact formula gives.",
+)(partial(_as_predicted, Kind.RANDOM))
 
 
 def _built(table: pd.DataFrame, kind: Kind) -> Any:

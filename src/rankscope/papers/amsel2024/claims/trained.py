@@ -4,6 +4,7 @@ An encoder that did not train has no error here: its value is missing, and a che
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -41,7 +42,7 @@ _positions = partial(CLAIMS, source="Modifying attention", experiment="positions
 )
 def _full_rank_one_layer(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for budget, rows in _each(table[table["layers"] == 1], "budget"):
+    for budget, rows in table[table["layers"] == 1].groupby("budget"):
         full, _ = _full_and_low(rows)
         behind, by = f"log₂ of best lower rank over full rank, budget {budget}", AtLeast(math.log2(SEVERAL))
         checks.append(Check(f"error at full rank, budget {budget}", _seeds(full), AtMost(SOLVED), BY_ERROR))
@@ -55,7 +56,7 @@ def _full_rank_one_layer(table: pd.DataFrame) -> list[Check]:
     value="0.31 to 0.65 against 0.0155",
 )
 def _budget_does_not_rescue(table: pd.DataFrame) -> list[Check]:
-    budgets = _each(table[table["layers"] == 1], "budget")
+    budgets = list(table[table["layers"] == 1].groupby("budget"))
     (least, standard), (most, widest) = budgets[0], budgets[-1]
     (full, _), (_, low) = _full_and_low(standard), _full_and_low(widest)
     where = f"at budget {most} over full rank at budget {least}"
@@ -72,8 +73,8 @@ def _budget_does_not_rescue(table: pd.DataFrame) -> list[Check]:
 )
 def _depth_helps(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for budget, rows in _each(table, "budget"):
-        depths = _each(rows, "layers")
+    for budget, rows in table.groupby("budget"):
+        depths = list(rows.groupby("layers"))
         (shallow, first), (deep, last) = depths[0], depths[-1]
         ratio = _typical(_full_and_low(last)[1] / _full_and_low(first)[1])
         what = f"low-rank error, {deep} layers over {shallow}, budget {budget}"
@@ -94,8 +95,7 @@ def _low_rank_stays_behind(table: pd.DataFrame) -> list[Check]:
             AtLeast(math.log2(CLEARLY)),
             FACTOR,
         )
-        for budget, of_budget in _each(table[table["layers"] > 1], "budget")
-        for layers, rows in _each(of_budget, "layers")
+        for (budget, layers), rows in table[table["layers"] > 1].groupby(["budget", "layers"])
     ]
 
 
@@ -105,8 +105,8 @@ def _low_rank_stays_behind(table: pd.DataFrame) -> list[Check]:
     value="0.60 to 0.91, called junk",
 )
 def _deepest_is_no_worse(table: pd.DataFrame) -> list[Check]:
-    (budget, standard), *_ = _each(table, "budget")
-    *_, (before, shorter), (deepest, longest) = _each(standard, "layers")
+    (budget, standard), *_ = table.groupby("budget")
+    *_, (before, shorter), (deepest, longest) = standard.groupby("layers")
     ratio = _typical(_errors(longest) / _errors(shorter))
     return [
         Check(f"error of {deepest} layers over {before}, budget {budget}", ratio, AtMost(1 / ALIKE), NO_HELP)
@@ -123,7 +123,7 @@ def _deepest_is_no_worse(table: pd.DataFrame) -> list[Check]:
 )
 def _minus_identity(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for budget, rows in _each(table[(table["layers"] == 1) & (table["rank"] == table["dim"])], "budget"):
+    for budget, rows in table[(table["layers"] == 1) & (table["rank"] == table["dim"])].groupby("budget"):
         checks += [
             Check(
                 f"angle of W_KᵀW_Q to +I, budget {budget}",
@@ -178,7 +178,7 @@ def _concatenated_helps_with_depth(table: pd.DataFrame) -> list[Check]:
     origin=Origin.READING,
 )
 def _tokens_hurt_low_rank(table: pd.DataFrame) -> list[Check]:
-    (fewest, few), *_, (most, many) = _each(table, "tokens")
+    (fewest, few), *_, (most, many) = table.groupby("tokens")
     (full_few, low_few), (full_many, low_many) = _full_and_low(few), _full_and_low(many)
     added = f"error added from {fewest} to {most} tokens"
     return [
@@ -203,8 +203,8 @@ def _tokens_hurt_low_rank(table: pd.DataFrame) -> list[Check]:
 )
 def _heads_hurt(table: pd.DataFrame) -> list[Check]:
     checks = []
-    for dim, rows in _each(table, "dim"):
-        errors = _errors(rows)
+    for _, rows in table.groupby("dim"):
+        dim, errors = int(rows["dim"].iloc[0]), _errors(rows)
         for low, high in pairwise(sorted(int(rank) for rank in errors.columns)):
             what = f"log₂, dim {dim}: {dim // low} heads over {dim // high} at equal parameters"
             checks.append(Check(what, _log2(errors[low] / errors[high]), AtLeast(0.0), "the talk's: worse"))
@@ -251,10 +251,10 @@ def _best_low_over_full(table: pd.DataFrame) -> tuple[float, ...]:
     return _log2(low.min(axis=1, skipna=False) / full)
 
 
-def _against_none(table: pd.DataFrame, kind: str) -> list[tuple[int, tuple[float, ...]]]:
+def _against_none(table: pd.DataFrame, kind: str) -> Sequence[tuple[object, tuple[float, ...]]]:
     """At each depth, low-rank errors with positions over those without."""
     ratios = []
-    for layers, rows in _each(table[table["rank"] < table["dim"]], "layers"):
+    for layers, rows in table[table["rank"] < table["dim"]].groupby("layers"):
         with_kind, without = (_errors(rows[rows["positions"] == name]) for name in (kind, "none"))
         ratios.append((layers, _typical(with_kind / without)))
     return ratios
@@ -263,12 +263,6 @@ def _against_none(table: pd.DataFrame, kind: str) -> list[tuple[int, tuple[float
 def _typical(ratios: pd.DataFrame) -> tuple[float, ...]:
     """Geometric mean over ranks; missing if one of them is."""
     return _seeds(np.exp(ratios.map(np.log).mean(axis=1, skipna=False)))
-
-
-def _each(table: pd.DataFrame, column: str) -> list[tuple[int, pd.DataFrame]]:
-    """The rows at each value of a column, in order."""
-    values = sorted(int(value) for value in table[column].unique())
-    return [(value, table[table[column] == value]) for value in values]
 
 
 def _log2(ratios: Any) -> tuple[float, ...]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
-from rankscope.lab.paper import Results
+from rankscope.lab.paper import Makers, Results, drawn
 
 MOST_DEGREE = 7
 """Smaller errors, with polynomials of higher degree, need 10¹² heads and more: drawn with them, the others are one line."""
@@ -17,14 +18,16 @@ Draw = Callable[[pd.DataFrame], Sequence[Panel]]
 
 def figures(results: Results) -> list[Figure]:
     """Every figure of which an experiment has been run, with the panels that can be drawn."""
-    made = []
-    for figure, draws in FIGURES:
-        named = {f"amsel2024/computed-{name}": draw for name, draw in draws.items()}
-        run = tuple(name for name in named if name in results.tables)
-        panels = [panel for name in run for panel in named[name](results.tables[name])]
-        if panels:
-            made.append(replace(figure, panels=panels, experiments=run))
-    return made
+    made: Makers = {
+        tuple(f"computed-{name}" for name in draws): (partial(_figure, figure, draws),)
+        for figure, draws in FIGURES
+    }
+    return drawn(results, "amsel2024", made)
+
+
+def _figure(figure: Figure, draws: Mapping[str, Draw], *tables: pd.DataFrame | None) -> Figure:
+    run = zip(draws.values(), tables, strict=True)
+    return replace(figure, panels=[one for draw, table in run if table is not None for one in draw(table)])
 
 
 def _floors(table: pd.DataFrame) -> list[Panel]:
@@ -35,7 +38,7 @@ def _floors(table: pd.DataFrame) -> list[Panel]:
         ranks = _spread(sorted(curves["rank"].unique()), 5)
         series = [
             Series(f"rank {rank}", *_xy(2.0 ** rows["log2_heads"], rows["floor"]))
-            for rank, rows in _parts(curves, "rank", ranks)
+            for rank, rows in curves[curves["rank"].isin(ranks)].groupby("rank")
         ]
         standard = part[(part["kind"] == "standard") & part["rank"].isin(ranks)]
         dots = Series(
@@ -65,7 +68,7 @@ def _by_error(table: pd.DataFrame, x: str, y: pd.Series) -> list[Series]:
     """A series for every error, which the degree of its polynomial goes with."""
     return [
         Series(f"error {error:g}, L = {part['degree'].iloc[0]}", *_xy(part[x], y[part.index]))
-        for error, part in _parts(table, "error")
+        for error, part in table.groupby("error")
     ]
 
 
@@ -80,7 +83,7 @@ def _energies(table: pd.DataFrame) -> list[Panel]:
     dims = sorted(table["dim"].unique())
     series = [
         Series(f"dim {dim}", *_xy(part["degree"], part["energy"]))
-        for dim, part in _parts(table, "dim", _spread(dims, 3))
+        for dim, part in table[table["dim"].isin(_spread(dims, 3))].groupby("dim")
     ]
     far = table[(table["dim"] == dims[-1]) & (table["degree"] > dims[-1])]
     talk = Series(f"d/l², dim {dims[-1]}", *_xy(far["degree"], dims[-1] / far["degree"] ** 2.0), paper=True)
@@ -112,7 +115,7 @@ def _random_features(table: pd.DataFrame) -> list[Panel]:
         ("simulated", "simulated", Mark.POINTS),
     )
     panels = []
-    for dim, part in _parts(table, "dim"):
+    for dim, part in table.groupby("dim"):
         printed = curve("as published", part, "heads", "printed")
         series = [curve(name, part, "heads", column, mark=mark) for name, column, mark in columns]
         paper = Series(printed.name, printed.x, printed.y, paper=True)
@@ -126,7 +129,7 @@ def _many_heads(table: pd.DataFrame) -> list[Panel]:
 
 def _independent_heads(title: str, table: pd.DataFrame) -> Panel:
     series = []
-    for dim, part in _parts(table, "dim"):
+    for dim, part in table.groupby("dim"):
         predicted = curve(f"predicted, dim {dim}", part, "heads", "prediction")
         drawn = curve(f"drawn, dim {dim}", part, "heads", "independent", mark=Mark.POINTS)
         rest = curve(f"½(1 − E₁), dim {dim}", part, "heads", "plateau")
@@ -146,7 +149,7 @@ def _majority(table: pd.DataFrame) -> list[Panel]:
 def _votes_needed(table: pd.DataFrame) -> list[Panel]:
     series = [
         Series(f"failure {failure:g}", *_xy(part["dim"], part["heads"]))
-        for failure, part in _parts(table, "failure")
+        for failure, part in table.groupby("failure")
     ]
     rarest = table[table["failure"] == table["failure"].min()]
     rule = Series("d/(4δ²)", *_xy(rarest["dim"], rarest["rule"]), paper=True)
@@ -179,14 +182,14 @@ def _counts(table: pd.DataFrame) -> list[Panel]:
 
 
 def _representer(table: pd.DataFrame) -> list[Panel]:
-    series = [Series(f"dim {dim}", *_xy(part["cut"], part["norm"])) for dim, part in _parts(table, "dim")]
+    series = [Series(f"dim {dim}", *_xy(part["cut"], part["norm"])) for dim, part in table.groupby("dim")]
     return [Panel("norm of u, cut", "cut at degree", "‖u‖", series, log_x=True, log_y=True, ordered=True)]
 
 
 def _orthogonality(table: pd.DataFrame) -> list[Panel]:
     series = [
         Series(f"dim {dim}", *_xy(part["seed"], part["largest_cosine"]), mark=Mark.POINTS)
-        for dim, part in _parts(table, "dim")
+        for dim, part in table.groupby("dim")
     ]
     return [Panel("largest cosine between T(Y ⊗ Y)", "seed", "cosine", series, log_y=True)]
 
@@ -194,19 +197,11 @@ def _orthogonality(table: pd.DataFrame) -> list[Panel]:
 def _beside_formula(table: pd.DataFrame, x: str, formula: str) -> list[Series]:
     """For every dim the formula as a line and the simulation as points."""
     series = []
-    for dim, part in _parts(table, "dim"):
+    for dim, part in table.groupby("dim"):
         line = curve(f"{formula}, dim {dim}", part, x, formula)
         points = curve(f"simulated, dim {dim}", part, x, "simulated", mark=Mark.POINTS)
         series += [line, replace(points, like=line.name)]
     return series
-
-
-def _parts(
-    table: pd.DataFrame, column: str, values: Sequence[float] | None = None
-) -> list[tuple[float, pd.DataFrame]]:
-    """The rows at each value of a column, in order."""
-    chosen = sorted(table[column].unique()) if values is None else values
-    return [(value, table[table[column] == value]) for value in chosen]
 
 
 def _xy(x: pd.Series, y: pd.Series) -> tuple[list[float], list[float]]:

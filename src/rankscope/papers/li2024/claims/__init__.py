@@ -2,8 +2,7 @@
 
 from rankscope.papers.li2024.claims import proved, shown
 from rankscope.papers.li2024.claims.shown import CLEARLY_WORSE, TWO_GROUPS, at_end
-from rankscope.papers.li2024.scaling import CONSTANT
 
 CLAIMS = (*shown.CLAIMS, *proved.CLAIMS)
 
-__all__ = ["CLAIMS", "CLEARLY_WORSE", "CONSTANT", "TWO_GROUPS", "at_end"]
+__all__ = ["CLAIMS", "CLEARLY_WORSE", "TWO_GROUPS", "at_end"]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Checks, Claims, Origin, Threshold
+from rankscope.lab.seeds import by_seed
 from rankscope.lab.tidy import rows_of
 from rankscope.papers.li2024.claims.shown import BY_LOSS, CLEARLY_WORSE, TEN_TIMES
 from rankscope.papers.li2024.convergence import REACHED
@@ -60,14 +61,7 @@ def against_law(table: pd.DataFrame) -> pd.DataFrame:
         says="Training follows gradient flow on the two mean samples: T = c/(η(α − κ)), over two decades.")  # fmt: skip
 def _corrected_law(table: pd.DataFrame) -> list[Check]:
     rows = against_law(table)
-    error = (
-        (rows["steps"] / rows["predicted"])
-        .map(math.log)
-        .pow(2)
-        .groupby(rows["seed"], sort=True)
-        .mean()
-        .pow(0.5)
-    )
+    squares = by_seed(rows, (rows["steps"] / rows["predicted"]).map(math.log).pow(2))
     return [
         Check(
             "exponent in the predicted steps of T",
@@ -75,7 +69,9 @@ def _corrected_law(table: pd.DataFrame) -> list[Check]:
             Between(0.95, 1.05),
             Threshold.THEORY,
         ),
-        Check("root mean square of log(T/predicted)", tuple(error), AtMost(LAW_WITHIN), CHOSEN),
+        Check(
+            "root mean square of log(T/predicted)", tuple(map(math.sqrt, squares)), AtMost(LAW_WITHIN), CHOSEN
+        ),
     ]
 
 
@@ -101,11 +97,11 @@ def _bounded(axis: str, power: float, matrices: str, pair: str, *which: str) -> 
     ]
 
 
-def _reaches(axis: str, power: float, matrix: str, pair: str, *which: str, reach: float = CONSTANT) -> Checks:
+def _reaches(power: float, matrix: str, pair: str, *which: str) -> Checks:
     return lambda table: [
         check
         for one in which
-        for check in at_least(table, axis, aligned(matrix, pair, one), power, reach=reach)
+        for check in at_least(table, "patterns", aligned(matrix, pair, one), power, reach=CONSTANT)
     ]
 
 
@@ -134,10 +130,10 @@ for _suffix, _experiment, _where in (
         claims(f"eq8-{_name}{_suffix}", source=f"(8), first, W_{_letter.upper()}", value="≥ Ω(1)", experiment=_experiment,
                figure="patterns", origin=_origin,
                says=f"W_{_letter.upper()} maps irrelevant patterns onto relevant ones, μ'ᵀΔWμ ≥ Ω(1), {_where}.")(
-            _reaches("patterns", 0.0, _letter, "irrelevant to relevant", "mean", "least"))  # fmt: skip
+            _reaches(0.0, _letter, "irrelevant to relevant", "mean", "least"))  # fmt: skip
     claims(f"eq10-self{_suffix}", source="(10), left", value="≥ Ω(1/M)", experiment=_experiment, figure="patterns",
            origin=_origin, says=f"μᵀΔW_Vμ ≥ Ω(1/M) for irrelevant μ, {_where}.")(
-        _reaches("patterns", -1.0, "v", "irrelevant to itself", "mean", "least"))  # fmt: skip
+        _reaches(-1.0, "v", "irrelevant to itself", "mean", "least"))  # fmt: skip
 
 
 @claims("eq8-self", source="(8), second", value="≤ O(δ)", experiment="init-scale", figure="init",
@@ -157,7 +153,7 @@ claims("eq8-leak", source="(8), third", value="≤ O(1/M)", experiment="patterns
     _bounded("patterns", -1.0, "qk", "irrelevant to irrelevant", "mean", "greatest"))  # fmt: skip
 claims("eq9-self", source="(9), left", value="≥ Ω(1)", experiment="patterns", figure="patterns",
        says="μᵀΔW_Vμ ≥ Ω(1) for μ = μ_1, μ_2.")(
-    _reaches("patterns", 0.0, "v", "relevant to itself", "least"))  # fmt: skip
+    _reaches(0.0, "v", "relevant to itself", "least"))  # fmt: skip
 claims("eq9-leak-steps", source="(9), right, in T", value="≤ O(1/T)", experiment="learning-rate", figure="steps",
        says="μ'ᵀΔW_Vμ ≤ O(1/(MT)) for relevant μ and irrelevant μ': in T.")(
     _bounded("step", -1.0, "v", "relevant to irrelevant", "mean", "greatest"))  # fmt: skip
@@ -197,9 +193,8 @@ _ELSEWHERE, _LONG = partial(_outside, "on_other", REACHED), partial(_outside, "n
 
 def _share(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "set")
-    least = rows.groupby("seed", sort=True)["share"].min()
     return [
-        Check("least over m of |ℒ|/m", tuple(least), AtLeast(CONSTANT), REACH),
+        Check("least over m of |ℒ|/m", by_seed(rows, rows["share"], "min"), AtLeast(CONSTANT), REACH),
         of_order(rows, "hidden", "share", 0.0, "|ℒ|/m"),
     ]
 
@@ -245,11 +240,10 @@ def _rank_2(table: pd.DataFrame) -> list[Check]:
 def _prune_small(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "set")
     scaled = rows["patterns"].astype(float) * rows["added_without_others"]
-    greatest = scaled.groupby(rows["seed"], sort=True).max()
     return [
         Check(
             "greatest over M of M × loss added without the others",
-            tuple(greatest),
+            by_seed(rows, scaled, "max"),
             AtMost(1.0),
             "a convention: the paper gives no constant for O",
         )
@@ -260,13 +254,13 @@ def _prune_small(table: pd.DataFrame) -> list[Check]:
         says="Pruning a fraction R of all neurons out of ℒ adds at least Ω(R), whichever they are.")  # fmt: skip
 def _prune_large(table: pd.DataFrame) -> list[Check]:
     rows = rows_of(table, "pruning")
-    rows = rows.assign(ratio=rows["added"] / rows["fraction"])
+    taken = {order: rows[rows["order"] == order] for order in ("largest", "random", "smallest")}
     return [
         Check(
             f"least over M and R of loss added/R, {order} of ℒ first",
-            tuple(rows[rows["order"] == order].groupby("seed", sort=True)["ratio"].min()),
+            by_seed(some, some["added"] / some["fraction"], "min"),
             AtLeast(CONSTANT),
             REACH,
         )
-        for order in ("largest", "random", "smallest")
+        for order, some in taken.items()
     ]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope.lab import AtLeast, AtMost, Between, Check, Claims, Origin
+from rankscope.lab.seeds import by_seed
 from rankscope.papers.amsel2024.computed.claims.replicas import (
     AS_SAID,
     FREE,
@@ -15,7 +16,6 @@ from rankscope.papers.amsel2024.computed.claims.replicas import (
     WITHIN,
     last_slopes,
     of_one_seed,
-    per_seed,
 )
 
 CLOSE = 0.05
@@ -29,6 +29,7 @@ MANY_HEADS = 8192
 
 CLAIMS = Claims("amsel2024", Origin.READING)
 _features = partial(CLAIMS, experiment="computed-random-features", figure="random-features")
+_ours = partial(_features, source=OURS, origin=Origin.BEYOND)
 _votes = partial(CLAIMS, experiment="computed-votes-needed", figure="majority", replicas="dims")
 
 
@@ -41,22 +42,20 @@ _votes = partial(CLAIMS, experiment="computed-votes-needed", figure="majority", 
 )
 def _printed_is_the_error(table: pd.DataFrame) -> list[Check]:
     last, heads = _most_heads(table)
-    gap = per_seed(last, last["true_error"] / last["printed"] - 1)
+    gap = by_seed(last, last["true_error"] / last["printed"] - 1)
     return [Check(f"true error over the printed − 1, dim 8, {heads} heads", gap, Between(-0.02, 0.02), FREE)]
 
 
-@_features(
+@_ours(
     "random-features-corrected",
-    source=OURS,
     says="Simulating the vector problem with the published weights gives their computed error and not the printed "
     "number; the same heads have better weights.",
-    origin=Origin.BEYOND,
 )
 def _simulation_agrees_with_the_correction(table: pd.DataFrame) -> list[Check]:
     last, heads = _most_heads(table)
-    gap = per_seed(last, last["simulated"] / last["true_error"] - 1)
-    off = per_seed(last, last["simulated"] / last["printed"] - 1)
-    best = per_seed(last, last["optimum"] / last["true_error"])
+    gap = by_seed(last, last["simulated"] / last["true_error"] - 1)
+    off = by_seed(last, last["simulated"] / last["printed"] - 1)
+    best = by_seed(last, last["optimum"] / last["true_error"])
     return [
         Check(f"simulated over true error − 1, dim 8, {heads} heads", gap, Between(-CLOSE, CLOSE), WITHIN),
         Check("simulated over printed − 1", off, AtLeast(CLOSE), WITHIN),
@@ -78,31 +77,43 @@ def _simulation_agrees_with_the_correction(table: pd.DataFrame) -> list[Check]:
 )
 def _random_heads_are_near_the_bound(table: pd.DataFrame) -> list[Check]:
     last, heads = _most_heads(table)
-    ratio = per_seed(last, last["independent"] / last["infimum"])
+    ratio = by_seed(last, last["independent"] / last["infimum"])
     return [Check(f"error of random heads over the bound, dim 8, {heads} heads", ratio, AtMost(2.0), FREE)]
 
 
-@_features(
+@_ours(
     "plateau",
-    source=OURS,
     says="Random rank-1 heads stay at ½(1 − E₁) until there are about N(d, 3)² of them.",
-    origin=Origin.BEYOND,
 )
 def _random_heads_rest_at_the_plateau(table: pd.DataFrame) -> list[Check]:
     rows = table[(table["dim"] == 8) & (table["heads"] == PLATEAU_HEADS)]
-    ratio = per_seed(rows, rows["independent"] / rows["plateau"])
+    ratio = by_seed(rows, rows["independent"] / rows["plateau"])
     return [Check("error over ½(1 − E₁), dim 8, 4096 heads", ratio, Between(1 - CLOSE, 1 + CLOSE), WITHIN)]
 
 
-@_features(
+def _as_computed(table: pd.DataFrame, measured: str, computed: str, said: str, margin: float) -> list[Check]:
+    """One column over another, which it should be equal to, for every number of heads."""
+    return [
+        Check(
+            f"{said} − 1, dim {dim}, {heads} heads",
+            by_seed(part, part[measured] / part[computed] - 1),
+            Between(-margin, margin),
+            WITHIN,
+        )
+        for (dim, heads), part in table.groupby(["dim", "heads"])
+    ]
+
+
+def _as_predicted(table: pd.DataFrame, least: int, margin: float) -> list[Check]:
+    enough = table[table["heads"] >= least]
+    return _as_computed(enough, "independent", "prediction", "measured over predicted", margin)
+
+
+_ours(
     "random-heads-prediction",
-    source=OURS,
     says="A deterministic equation predicts the error of independent random heads with the best weights, from 256 heads "
     "on.",
-    origin=Origin.BEYOND,
-)
-def _prediction_holds(table: pd.DataFrame) -> list[Check]:
-    return _measured_as_predicted(table[table["heads"] >= 256], margin=CLOSE)
+)(lambda table: _as_predicted(table, 256, CLOSE))
 
 
 @CLAIMS(
@@ -114,8 +125,8 @@ def _prediction_holds(table: pd.DataFrame) -> list[Check]:
     origin=Origin.BEYOND,
 )
 def _prediction_holds_for_many_heads(table: pd.DataFrame) -> list[Check]:
-    table = table[table["heads"] >= MANY_HEADS]
-    gap = per_seed(table, table["gap"], "max")
+    many = table[table["heads"] >= MANY_HEADS]
+    gap = by_seed(many, many["gap"], "max")
     return [
         Check(
             "estimated distance from the optimum",
@@ -123,7 +134,7 @@ def _prediction_holds_for_many_heads(table: pd.DataFrame) -> list[Check]:
             AtMost(1e-6),
             "a convention, far below the 1% that is asserted",
         ),
-        *_measured_as_predicted(table, margin=0.01),
+        *_as_predicted(table, MANY_HEADS, 0.01),
     ]
 
 
@@ -146,24 +157,14 @@ def _one_head_beats_a_coin(table: pd.DataFrame) -> list[Check]:
     ]
 
 
-@CLAIMS(
+CLAIMS(
     "majority-vote",
     source="Modified attention, L = 2, N = 2",
     says="The majority of many such heads is correct with high probability: simulated votes fail at the exact rate.",
     value="with high probability",
     experiment="computed-majority",
     figure="majority",
-)
-def _votes_fail_at_the_exact_rate(table: pd.DataFrame) -> list[Check]:
-    return [
-        Check(
-            f"simulated over exact failure rate − 1, dim {dim}, {heads} heads",
-            per_seed(part, part["simulated"] / part["exact"] - 1),
-            Between(-NEAR_TIE, NEAR_TIE),
-            WITHIN,
-        )
-        for (dim, heads), part in table.groupby(["dim", "heads"])
-    ]
+)(lambda table: _as_computed(table, "simulated", "exact", "simulated over exact failure rate", NEAR_TIE))
 
 
 @_votes(
@@ -181,18 +182,6 @@ def _heads_for_a_failure_rate(table: pd.DataFrame) -> list[Check]:
     return [
         Check("heads over d/(4δ²), δ = 0.01, dims from 32", ratio, Between(0.9, 1.1), WITHIN),
         Check("power of 1/δ in the heads needed", powers, Between(1.9, 2.1), WITHIN),
-    ]
-
-
-def _measured_as_predicted(table: pd.DataFrame, margin: float) -> list[Check]:
-    return [
-        Check(
-            f"measured over predicted − 1, dim {dim}, {heads} heads",
-            per_seed(part, part["independent"] / part["prediction"] - 1),
-            Between(-margin, margin),
-            WITHIN,
-        )
-        for (dim, heads), part in table.groupby(["dim", "heads"])
     ]
 
 

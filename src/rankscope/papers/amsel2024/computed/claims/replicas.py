@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rankscope.lab import Check, Checks
+from rankscope.lab import AtMost, Check, Checks
 
 OURS = "not in the talk"
 
@@ -13,8 +13,8 @@ NEAR_TIE = 0.1
 """Relative difference within which a simulation and its formula count as equal where few samples decide: near ties at high
 temperature, rare failures of a vote."""
 
-EXACT = "the statement's 0, up to rounding"
 NONE = "the statement allows no exception"
+EXACT = "the statement's 0, up to rounding"
 WITHIN = "computed, within a convention"
 AS_SAID = "the talk's power, within 0.05 by convention"
 FREE = "a convention: the talk gives no number"
@@ -32,14 +32,14 @@ def of_one_seed(checks: Checks) -> Checks:
     return first
 
 
-def per_seed(table: pd.DataFrame, values: pd.Series, how: str = "mean") -> tuple[float, ...]:
-    """The mean of the values over the rows of each seed, or what else `how` names."""
-    return tuple(values.groupby(table["seed"]).agg(how))
-
-
 def count(table: pd.DataFrame, wrong: pd.Series, replica: str) -> tuple[float, ...]:
     """How many rows of every replica are wrong."""
     return tuple(wrong.groupby(table[replica]).sum().astype(float))
+
+
+def no_exception(what: str, table: pd.DataFrame, wrong: pd.Series, replica: str) -> Check:
+    """The statement allows no wrong row."""
+    return Check(what, count(table, wrong, replica), AtMost(0), NONE)
 
 
 def last_slopes(table: pd.DataFrame, replica: str, x: str, log_y: pd.Series) -> tuple[float, ...]:
