@@ -169,8 +169,8 @@ def _classes(known: pd.DataFrame | None, table: pd.DataFrame) -> Figure:
         id="garg2022-classes",
         title="Other functions, by the number of heads at equal parameters",
         paper_says="The paper: decoders match or beat algorithms made for each class. The talk: a few other varieties agree.",
-        caption=f"After {int(rows['step'].max()):,} steps; grey are known algorithms on the same prompts, where they err by no "
-        f"more than the answer 0. {MEANS}",
+        caption=f"After {int(rows['step'].max()):,} steps; grey are known algorithms on the same prompts, where they err by "
+        f"no more than the answer 0. {MEANS}",
         panels=panels,
     )
 
