@@ -14,7 +14,7 @@ SHARED = {
 }
 """Streams that training and measurement share by design, and why."""
 
-RECALLED = {f"amsel2024/repeated{kind}" for kind in ("", "-positions", "-tokens", "-dims")} | {
+RECALLED = {f"amsel2024/repeated{kind}" for kind in ("", "-supplement", "-positions", "-tokens", "-dims")} | {
     "amsel2024/memory"
 }
 """Where a model is asked what it remembers, on the batches that it was trained on; its error is on others."""
