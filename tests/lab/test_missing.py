@@ -7,6 +7,7 @@ import pytest
 
 from rankscope.core import InputError
 from rankscope.lab import Store, run
+from rankscope.lab.experiment import Grid
 from rankscope.lab.missing import PIECE, for_a_visit, kept_cells, seconds_of
 from rankscope.lab.runner import FIRST_SEEDS, schedule
 from rankscope.lab.tables import export_tables
@@ -19,11 +20,15 @@ def experiment():
     return replace(toy(12, pause=0.0), trainer=slow)
 
 
-def test_the_first_seeds_of_every_point_come_before_others_and_the_cheapest_of_them_first(tmp_path):
+@pytest.mark.parametrize("least", [0, 6])
+def test_the_first_seeds_of_every_point_come_before_others_and_the_cheapest_of_them_first(tmp_path, least):
     one = experiment()
-    have = {cell.key() for cell in one.cells() if cell.model.scale == 1 and cell.seed == 0}
+    one = replace(one, grid=Grid(seed=(least + seed for seed in one.grid.seeds), **one.grid.axes))
+    have = {cell.key() for cell in one.cells() if cell.model.scale == 1 and cell.seed == least}
     queue = schedule([one], Store(tmp_path), "cpu", kept=have)
-    cells = [(cell.seed >= FIRST_SEEDS, cell.model.scale) for group in queue.groups for cell in group.cells]
+    ordered = [cell for group in queue.groups for cell in group.cells]
+    cells = [(cell.seed >= least + FIRST_SEEDS, cell.model.scale) for cell in ordered]
+    assert {late for late, _ in cells} == {False, True}
     assert cells == sorted(cells)
     assert len(cells) == 11
     assert queue.finished == 1
@@ -56,5 +61,6 @@ def test_a_visit_too_short_for_any_group_does_a_piece_of_the_first(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["", "25", "m", "1.5h", "25 m", "0s"])
 def test_a_duration_that_is_none_is_refused_with_examples(wrong):
-    with pytest.raises(InputError, match=r"^for=.*: write a duration as 90s, 25m or 1h30m\.$"):
+    with pytest.raises(InputError, match=r"^for=.*: write a duration as 90s, 25m or 1h30m\.$") as caught:
         seconds_of(wrong)
+    assert caught.value.argument == "for"

@@ -326,9 +326,10 @@ def test_what_is_there_for_type_checkers_alone_is_no_code_and_what_is_there_othe
     folder = tmp_path / "of"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    for name in ("checked", "imported"):
+    for name in ("early", "checked", "imported"):
         (folder / f"{name}.py").write_text(f"{name} = 1\n")
-    text = f"import typing\nif {test}:\n    from of.checked import checked\nelse:\n    from of.imported import imported\n"
+    imports = [f"from of.{name} import {name}\n" for name in ("early", "checked", "imported")]
+    text = f"import typing\n{imports[0]}if {test}:\n    {imports[1]}else:\n    {imports[2]}"
     module = folder / "module.py"
 
     def closure():
@@ -336,8 +337,20 @@ def test_what_is_there_for_type_checkers_alone_is_no_code_and_what_is_there_othe
 
     module.write_text(text)
     before = closure()
-    assert before.keys() == {"of", "of.module", "of.imported"}
+    assert before.keys() == {"of", "of.early", "of.module", "of.imported"}
     module.write_text(text.replace("from of.checked import checked", "seen = 2"))
     assert closure() == before
     module.write_text(text.replace("import imported", "import imported as other"))
     assert closure()["of.module"] != before["of.module"]
+
+
+def test_dots_count_from_the_package_of_the_one_that_imports(tmp_path):
+    deep = tmp_path / "of" / "some" / "deep"
+    deep.mkdir(parents=True)
+    for place in (deep, deep.parent, deep.parent.parent):
+        (place / "__init__.py").touch()
+        (place / "beside.py").touch()
+    (deep / "module.py").write_text("from .beside import a\nfrom ..beside import b\nfrom ... import beside\n")
+    found = Sources(tmp_path / "of").closure(["of.some.deep.module"])
+    packages = {"of", "of.some", "of.some.deep"}
+    assert found.keys() == {*packages, *(f"{name}.beside" for name in packages), "of.some.deep.module"}

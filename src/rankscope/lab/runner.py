@@ -133,8 +133,9 @@ def schedule(
         cells = experiment.cells()
         total += len(cells)
         members: dict[tuple[Hashable, bool], list[Cell]] = {}
+        first = experiment.grid.seeds[:FIRST_SEEDS]
         for cell in cells:
-            later = kept is not None and cell.seed >= FIRST_SEEDS
+            later = kept is not None and cell.seed not in first
             members.setdefault((experiment.trainer.shape_key(cell), later), []).append(cell)
         shapes += [
             Shape(experiment, key, tuple(group), later)

@@ -68,7 +68,7 @@ def trained(examiner, planted, patterns):
     return {**after, "w_o": start["w_o"] + planted["update"] @ patterns, "a": start["a"]}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def found(examiner, trained):
     """A member's row by its coordinates."""
     return [
