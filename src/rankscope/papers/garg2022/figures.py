@@ -184,7 +184,7 @@ def _algorithms(known: pd.DataFrame | None, functions: Functions) -> list[Series
     for name, own in rows.groupby("algorithm", sort=False):
         means = own.groupby("examples", sort=True)["error"].mean()
         shown = means.where(means <= 1.05)
-        if shown.count() > 1:  # a single point of a line cannot be seen
+        if (shown + shown.shift()).notna().any():  # of a line, points without a neighbour cannot be seen
             found.append(paper_line(str(name), shown))
     return found
 
