@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from rankscope.papers.garg2022.figures import _algorithms
+from rankscope.papers.garg2022.figures import _algorithms, _without_one
 from rankscope.tasks.in_context import Functions
 
 
@@ -30,3 +30,8 @@ def test_an_algorithm_is_drawn_where_it_errs_by_no_more_than_the_answer_0_and_na
     late = pd.Series(list(drawn["late"].y))
     assert late.isna().tolist() == [False, True, False, False]
     assert all(line.paper for line in drawn.values())
+
+
+def test_a_panel_of_transitions_says_how_many_trainings_had_none():
+    assert _without_one(pd.DataFrame({"transition": [250.0, None, None]})) == " (none by the end in 2 of 3)"
+    assert _without_one(pd.DataFrame({"transition": [250.0, 500.0]})) == ""

@@ -86,7 +86,7 @@ def _time(table: pd.DataFrame) -> Figure:
                 ordered=True,
             ),
             Panel(
-                size,
+                f"{size}{_without_one(whole)}",
                 HEADS,
                 "step of the transition",
                 [curve("transition", whole, "heads", "reached")],
@@ -108,6 +108,12 @@ def _time(table: pd.DataFrame) -> Figure:
         panels=panels,
         columns=2,
     )
+
+
+def _without_one(whole: pd.DataFrame) -> str:
+    """How many trainings had no transition, and are drawn at their end."""
+    late = int(whole["transition"].isna().sum())
+    return f" (none by the end in {late} of {len(whole)})" if late else ""
 
 
 def _shifts(table: pd.DataFrame) -> Figure:
@@ -145,7 +151,7 @@ def _apart(table: pd.DataFrame) -> Figure:
                 "error", "rank of a head", ERROR, _by_heads(errors, "rank", "error"), log_x=True, ordered=True
             ),
             Panel(
-                "transition",
+                f"transition{_without_one(whole)}",
                 "rank of a head",
                 "step",
                 _by_heads(whole, "rank", "reached"),
