@@ -25,7 +25,7 @@ LEARNED = "fresh batches, new points"
 
 
 def figure_1(results: Results, *run: pd.DataFrame | None) -> Figure:
-    """A panel for each depth and budget, of the trainings on fresh batches and of those on repeated ones."""
+    """A panel for each depth and budget, of the trainings on fresh batches, on repeated ones, and of the supplement."""
     names = (FRESH, REPEATED, FURTHER)
     tables = {name: ends(table) for name, table in zip(names, run, strict=True) if table is not None}
     theirs = published_beside(pd.concat(tables.values()), "1")
