@@ -1,9 +1,11 @@
 """Runtime shape checks for measurements and training, the command line, models in folders, and a browser."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,11 @@ from jaxtyping import install_import_hook
 install_import_hook(["rankscope.measure", "rankscope.training"], "beartype.beartype")
 
 torch.set_num_threads(1)  # tensors are small here
+
+if paths := os.environ.get(
+    "PYTHONPATH"
+):  # tests start processes in other folders: the same package is found there
+    os.environ["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in paths.split(os.pathsep))
 
 
 @pytest.fixture(autouse=True)

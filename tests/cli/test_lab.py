@@ -1,54 +1,29 @@
 import importlib.util
-import io
 import json
-import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from dataclasses import replace
 
 import pandas as pd
 import pytest
-from rich.console import Console
 
 import rankscope.lab.sections
 from rankscope.catalogue import PAPERS
-from rankscope.cli.progress import run_behind_bar
-from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge, run
-from rankscope.lab.runner import Group, Schedule
+from rankscope.lab import AtMost, Check, Scale, Store, Verdict, judge
+from rankscope.lab.runner import Schedule
 from rankscope.lab.section import Section
 from rankscope.lab.sections import sections
 from rankscope.lab.selection import Selection
 from rankscope.lab.store import FILE
-from rankscope.runs import remember
 from tests.browser import draw, errors
+from tests.command_line import BOTH, LEFT
 from tests.lab.kept import keep
-from tests.lab.toy import toy
 
 SMOKE = ("reproduce", "li2024", "--scale", "smoke", "--seeds", 2)
-
-BOTH = [name for name in PAPERS if name in ("amsel2024", "li2024")]
-"""In the order of the catalogue."""
-
-
-LEFT = "amsel2024/text-heads"
-"""Scale smoke leaves it to quick: its claim is listed without a verdict."""
-
-
-@pytest.fixture
-def drawn(monkeypatch, tmp_path):
-    """The names of the figures that pages ask for, which are not drawn: whether they can be is tested elsewhere."""
-    names = tmp_path / "drawn"
-    names.mkdir()
-    monkeypatch.setattr(
-        "rankscope.figures.printed.save_static", lambda figure, folder: (names / figure.id).touch()
-    )
-    return lambda: {path.name for path in names.iterdir()}
 
 
 @pytest.mark.browser
@@ -273,22 +248,6 @@ def test_claims_are_listed_with_their_whole_ids(cli, monkeypatch):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_piece_has_a_page_without_verdicts_that_it_cannot_give(cli, drawn, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    piece = ("--experiment", "amsel2024/figure1", "--where", "layers=1", "--where", "budget=1")
-    assert cli("reproduce", "amsel2024", "--scale", "smoke", *piece)[0] == 0
-    code, out, _ = cli("report", "--json")
-    assert code == 0
-    found = json.loads(out)
-    assert {claim["experiment"] for claim in found} == {"amsel2024/figure1", LEFT}
-    assert {claim["verdict"] for claim in found} == {None}
-    page = (tmp_path / "report" / "index.html").read_text()
-    assert "amsel2024/figure1: 4 of 16 cells were run. Not run: layers 1 · budget 4; layers 3." in page
-    assert "its verdicts say nothing about the paper" in page
-    assert "depth-behind" in cli("report")[1]
-    assert cli("export")[0] == 0
-
-
 def test_what_cannot_be_run_is_told_and_nothing_is_reported_of_it(cli, tmp_path, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "sklearn" else found(name))
@@ -301,50 +260,6 @@ def test_what_cannot_be_run_is_told_and_nothing_is_reported_of_it(cli, tmp_path,
         code, out, err = cli(command, tmp_path)
         assert (code, out) == (2, "")
         assert "has no finished cell of this version of the code and of torch" in err
-
-
-def test_a_folder_remembers_the_papers_of_one_scale_and_a_claim_changes_nothing(tmp_path):
-    store, both = Store(tmp_path), [PAPERS["li2024"], PAPERS["amsel2024"]]
-
-    def after(papers, scale, *only):
-        remember(store, Selection(papers, scale, None, only))
-        kept = store.note("selection")
-        return kept["papers"], kept["scale"]
-
-    assert after(both, Scale.SMOKE, "li2024.fig2") == (["li2024"], "smoke")
-    assert after(both[1:], Scale.SMOKE) == (BOTH, "smoke")
-    assert after(both, Scale.QUICK, "li2024.fig2") == (BOTH, "smoke")
-    assert after(both[:1], Scale.QUICK) == (["li2024"], "quick")
-
-
-def test_a_piece_leaves_seeds_and_papers_of_a_page_as_they_are_and_begins_one_with_its_own(tmp_path):
-    def page(folder, *runs):
-        store = Store(tmp_path / folder)
-        for seeds, experiment in runs:
-            remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, seeds, experiment=experiment))
-        return store.note("selection")["seeds"]
-
-    piece = "amsel2024/figure1"
-    assert page("one", (1, piece)) is None
-    assert page("own", (2, piece)) is None
-    assert page("more", (7, piece)) == 7
-    assert page("before", (4, None), (1, piece)) == 4
-    assert page("not raised", (4, None), (5, piece)) == 4
-    assert page("whole", (7, piece), (3, None)) == 3
-    assert page("raised", (1, piece), (7, piece), (8, piece), (1, piece)) == 8
-    assert page("not raised any more", (7, piece), (None, None), (8, piece)) is None
-    store = Store(tmp_path / "pieces of both")
-    remember(store, Selection([PAPERS["li2024"]], Scale.SMOKE, None, experiment="li2024/regime"))
-    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
-    assert store.note("selection")["papers"] == BOTH
-    store = Store(tmp_path / "both")
-    remember(store, Selection([PAPERS[name] for name in BOTH], Scale.SMOKE, None))
-    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 7, experiment=piece))
-    kept = store.note("selection")
-    assert (kept["papers"], kept["seeds"]) == (BOTH, None)
-    remember(store, Selection([PAPERS["amsel2024"]], Scale.SMOKE, 3))
-    kept = store.note("selection")
-    assert (kept["papers"], kept["seeds"]) == (["amsel2024"], 3), "the other paper has other seeds"
 
 
 def test_claims_lists_every_claim(cli):
@@ -405,137 +320,6 @@ def test_the_command_line_starts_without_heavy_libraries():
 )
 def test_a_mistake_is_one_line_with_the_remedy_and_exit_code_2(refuses, args, message):
     refuses(*args, saying=message)
-
-
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM], ids=["by the user", "by a scheduler"])
-def test_interrupted_it_says_what_is_kept_and_goes_on_to_the_identical_table(cli, drawn, tmp_path, asked):
-    line = ("reproduce", "li2024", "--scale", "smoke", "--seeds", "12", "--only", "li2024.fig2", "--out")
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    command = [sys.executable, "-m", "rankscope.cli", *line, killed]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.time() + 120
-    while time.time() < deadline and not list(killed.glob("arrays/*/*.safetensors")):
-        time.sleep(0.01)
-    process.send_signal(asked)
-    _, err = process.communicate(timeout=120)
-    if process.returncode:  # a fast machine may be done before the signal
-        assert process.returncode == 130
-        assert "run again to go on" in err
-    assert "Traceback" not in err
-    code, again, _ = cli(*line, killed, "--json")
-    assert code == 0
-    assert [judgement["seeds"] for judgement in json.loads(again)] == [12]
-    assert cli(*line, whole)[0] == 0
-    selection = Selection([PAPERS["li2024"]], Scale.SMOKE, 12, ("li2024.fig2",))
-    (experiment,) = selection.experiments(PAPERS["li2024"])
-    pd.testing.assert_frame_equal(Store(killed).table(experiment), Store(whole).table(experiment))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
-def test_a_job_that_is_asked_to_end_keeps_the_states_of_its_trainings(tmp_path):
-    line = (
-        "reproduce",
-        "amsel2024",
-        "--scale",
-        "quick",
-        "--experiment",
-        "amsel2024/figure1",
-        "--where",
-        "layers=5",
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rankscope.cli", *line, "--out", tmp_path / "run"],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "2"},  # as many workers on every machine
-    )
-    told = ""
-    while "training:" not in told and process.poll() is None:
-        told = process.stderr.readline()
-    for _ in range(2):  # as timeout(1) does
-        os.killpg(process.pid, signal.SIGTERM)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "run again to go on" in err
-    assert "Traceback" not in err
-    assert len(list((tmp_path / "run").glob("unfinished/*/*.pt"))) == 2
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_log_has_a_line_a_twentieth_and_a_terminal_a_bar(monkeypatch, tmp_path, terminal):
-    def fake(todo, store, device, *, advance, deadline, engine):
-        for _ in range(50):
-            advance(2.0)
-
-    monkeypatch.setattr("rankscope.cli.progress.run", fake)
-    log = Console(file=io.StringIO(), force_terminal=terminal)
-    run_behind_bar(Schedule((Group(toy(), (), seconds=100.0),), 1, 0, 1), Store(tmp_path), "cpu", log, [])
-    told = [int(share) for share in re.findall(r"^training: (\d+)%", log.file.getvalue(), re.MULTILINE)]
-    assert told == ([] if terminal else list(range(5, 100, 5)))
-
-
-def test_pieces_of_an_experiment_run_one_by_one_and_export_to_one_table(cli, tmp_path):
-    piece = ("reproduce", "amsel2024", "--scale", "smoke", "--experiment", "amsel2024/figure1")
-    piece += ("--where", "layers=1")
-    kept = tmp_path / "kept"
-    ranks = {1: ("--where", "rank=1,4"), 4: ("--where", "rank=1", "--where", "rank=4")}
-    for place, budget in enumerate((1, 4), start=1):
-        out = tmp_path / f"run-{budget}"
-        code, printed, err = cli(*piece, *ranks[budget], "--where", f"budget={budget}", "--out", out)
-        assert (code, printed) == (0, "")
-        assert "4 trainings" in err
-        assert not (out / "index.html").exists(), "no page, no verdicts"
-        code, printed, _ = cli("export", out, "--out", kept, "--parquet-only")
-        assert code == 0
-        assert f"amsel2024-figure1.parquet: {4 * place} rows" in printed
-    table = pd.read_parquet(kept / "amsel2024-figure1.parquet")
-    assert set(zip(table["rank"], table["layers"], table["budget"], table["seed"], strict=True)) == {
-        (rank, 1, budget, seed) for rank in (1, 4) for budget in (1, 4) for seed in (0, 1)
-    }
-    assert sorted(path.name for path in kept.iterdir()) == ["amsel2024-figure1.parquet", "cells.parquet"]
-
-
-def test_a_piece_of_one_seed_is_exported_by_its_run_and_afterwards(cli, tmp_path):
-    run, during, after = tmp_path / "run", tmp_path / "during", tmp_path / "after"
-    piece = ("--experiment", "amsel2024/figure1", "--where", "layers=1", "--where", "budget=1")
-    line = ("reproduce", "amsel2024", "--scale", "smoke", *piece, "--out", run, "--export", during)
-    code, _, err = cli(*line, "--seeds", "1")
-    assert code == 0
-    assert f"{during / 'amsel2024-figure1'}.parquet: 2 rows" in err
-    assert "rankscope export" not in err
-    assert cli("export", run, "--out", after, "--parquet-only")[0] == 0
-    assert pd.read_parquet(during / "cells.parquet")["seed"].tolist() == [0, 0]
-    assert "4 rows" in cli(*line, "--seeds", "2")[2]
-    assert "4 rows" in cli("export", run, "--out", after, "--parquet-only")[1]
-
-
-def test_a_run_that_is_stopped_exports_what_it_finished(cli, tmp_path, monkeypatch):
-    piece = ("--experiment", "amsel2024/figure1", "--where", "layers=1", "--group-size", "1")
-
-    def stopped(todo, *args, **more):
-        run(replace(todo, groups=todo.groups[:3]), *args, **more)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("rankscope.cli.progress.run", stopped)
-    line = ("reproduce", "amsel2024", "--scale", "smoke", *piece)
-    code, _, err = cli(*line, "--out", tmp_path / "run", "--export", tmp_path / "tables")
-    assert code == 130
-    assert "3 finished cells are kept" in err
-    assert len(pd.read_parquet(tmp_path / "tables" / "amsel2024-figure1.parquet")) == 3
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [("layer=1", "no axis 'layer'. Did you mean 'layers'?"), ("layers=2", "Axis 'layers' has no '2'.")],
-)
-def test_a_piece_that_is_not_on_the_grid_runs_nothing(cli, tmp_path, where, message):
-    args = ("--scale", "smoke", "--experiment", "amsel2024/figure1", "--where", where, "--out", tmp_path)
-    code, out, err = cli("reproduce", *args)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert not list(tmp_path.rglob("*.safetensors"))
-    assert Store(tmp_path).finished(*PAPERS["amsel2024"].experiments(Scale.SMOKE)) == set()
 
 
 def test_the_page_shows_the_results_folder_that_is_named_or_stands_here(cli, drawn, monkeypatch, tmp_path):

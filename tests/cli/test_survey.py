@@ -1,6 +1,7 @@
 import json
 
 import pandas as pd
+import pytest
 
 from rankscope.papers.amsel2024.survey import survey
 
@@ -19,6 +20,7 @@ def test_the_survey_for_machines_is_whole(cli, tmp_path):
     rows = json.loads(out)
     assert [row["model"] for row in rows] == list(expected["model"])
     assert rows[0].keys() == set(expected.columns)
+    assert [row["budget"] for row in rows] == pytest.approx(list(expected["budget"]), rel=1e-14)
     assert cli("survey", "--csv", tmp_path / "survey.csv")[0] == 0
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "survey.csv"), expected)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankscope.cli.app import AsJson, Csv, app, aside, emit_json
-from rankscope.cli.tables import show_table, write_csv
+from rankscope.cli.tables import records, show_table, write_csv
 from rankscope.core import plain_errors
 
 
@@ -27,7 +26,7 @@ def survey(
     rows = rows_of_survey()
     write_csv(rows, csv)
     if as_json:
-        emit_json(json.loads(rows.to_json(orient="records")))
+        emit_json(records(rows))
     else:
         columns = {
             "year": "year", "model": "model", "dim": "dim", "layers": "layers", "hidden": "hidden", "rank": "rank",
