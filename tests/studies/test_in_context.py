@@ -25,9 +25,10 @@ def table(name, error=lambda model: 0.0, energy_rank=lambda model: 1):
         }  # fmt: skip
         rows += [
             own | {"measurement": "errors", "shift": "none", "examples": 40, "error": error(model) * shake},
-            own | {"measurement": "whole", "transition": 100.0},
+            own | {"measurement": "whole", "transition": 100.0, "excess": 0.1, "halfway": 0.1, "whole_task": 30_000.0},
             own | {"measurement": "head", "effective_rank": 1.0, "energy_rank": energy_rank(model) * shake,
-                   "input_rank": 1.0},
+                   "input_rank": 1.0, "energy_rank_before": 2.0},
+            own | {"measurement": "layer", "together": 3.0},
         ]  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -45,11 +46,14 @@ def test_a_floor_is_kept_or_not(claim, name):
     kept = table("apart", lambda model: 1.01 * floor(added(model, name), 20))
     broken = table("apart", lambda model: 0.8 * floor(added(model, name), 20))
     assert judge(BY_NAME[claim], kept).verdict is Verdict.HOLDS
+    assert judge(BY_NAME[claim], kept.assign(halfway=0.5)).verdict is Verdict.UNDECIDED, "it may still fall"
+    assert judge(BY_NAME[claim], broken.assign(halfway=0.5)).verdict is Verdict.FAILS, "it is below already"
     assert judge(BY_NAME[claim], broken).verdict is Verdict.FAILS
 
 
 def test_a_head_uses_what_inputs_ask_for():
     assert judge(BY_NAME["rank-used"], table("heads", energy_rank=lambda model: 20)).verdict is Verdict.HOLDS
+    assert judge(BY_NAME["rank-used"], table("heads", energy_rank=lambda model: 2)).verdict is Verdict.FAILS
     assert (
         judge(BY_NAME["rank-used"], table("heads", energy_rank=lambda model: model.rank)).verdict
         is Verdict.FAILS
@@ -82,7 +86,10 @@ def test_its_figures():
     results = Results({f"garg2022/{name}": table(name) for name in ("heads", "apart")}, lambda key: {})
     floors, used = STUDY.figures(results)
     assert (floors.id, used.id) == ("garg2022-floor", "garg2022-rank-used")
-    assert "24 of 24 trainings went on for long after their transition" in floors.caption
+    assert "The loss of all trainings has come to rest." in floors.caption
+    assert floors.panels[0].series[1].x == [*range(1, 21), 64], (
+        "not straight from rank 16 to 64, where the floor is 0"
+    )
     assert [series.name for series in floors.panels[0].series] == [
         "trained", "floor: one head", "floor: all heads of a layer", "floor: all heads of all layers",
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
@@ -115,6 +116,32 @@ def test_the_lasso_meets_its_optimality_condition_and_beats_least_squares_on_spa
     w = baselines._lasso(drawn.xs, drawn.ys, 0.01)
     slope = (drawn.xs.mT @ (drawn.ys.unsqueeze(-1) - drawn.xs @ w.unsqueeze(-1))).squeeze(-1) / task.points
     assert float(slope.abs().max()) < 0.01 + 1e-4
+
+
+def test_the_lasso_is_scikit_learns_with_few_examples_of_many_coordinates():
+    linear = pytest.importorskip("sklearn.linear_model")
+    drawn = sample(InContext(input_dim=20, points=6, functions=Functions.SPARSE), 20, SOURCE, torch.float64)
+    xs, ys = drawn.xs[:, :5], drawn.ys[:, :5]
+    theirs = [
+        linear.Lasso(0.01, fit_intercept=False, max_iter=100_000, tol=1e-8).fit(*one).coef_
+        for one in zip(xs.numpy(), ys.numpy(), strict=True)
+    ]
+
+    def cost(w):
+        left = ys - (xs @ w.unsqueeze(-1)).squeeze(-1)
+        return left.square().mean(1) / 2 + 0.01 * w.abs().sum(1)
+
+    best = cost(torch.tensor(np.array(theirs)))
+    assert float((cost(baselines._lasso(xs, ys, 0.01)) / best).max()) < 1.01
+
+
+def test_the_coordinates_of_a_sparse_function_are_active_ones():
+    task = InContext(input_dim=20, points=4, functions=Functions.SPARSE, active=5)
+    drawn = sample(task, 4000, SOURCE)
+    assert torch.all(drawn.ys != 0), "no function has all of its coordinates among those that are zero"
+    assert float(drawn.ys.square().mean()) == pytest.approx(3, rel=0.1)
+    narrow = sample(task.replace(active=2), 4000, SOURCE).ys
+    assert float(narrow.square().mean()) == pytest.approx(2, rel=0.1)
 
 
 def test_neighbours_and_averages_by_hand():

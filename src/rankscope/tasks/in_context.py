@@ -22,7 +22,7 @@ class Functions(Enum):
     """The class of functions that f is drawn from.
 
     LINEAR    wᵀx with w ~ N(0, I)
-    SPARSE    the same with all but `sparsity` coordinates of w zero
+    SPARSE    the same with all but `sparsity` coordinates of w zero, chosen among the active ones
     NETWORK   √(2/hidden) · w_outᵀ relu(W_in x) with standard normal weights, `hidden` neurons
     TREE      a full binary tree of `depth`: a node asks for the sign of one coordinate, a leaf is standard normal
     """
@@ -205,8 +205,10 @@ def _outputs(task: InContext, parts: dict[str, Tensor], xs: Tensor) -> Float[Ten
         return _tree(xs, parts["choice"].argmax(-1), parts["leaves"], task.depth)
     w = parts["w"]
     if task.functions is Functions.SPARSE:
-        least = parts["choice"].topk(task.sparsity, dim=-1).values[..., -1:]
-        w = w * (parts["choice"] >= least)
+        choice = parts["choice"][..., : task.active]
+        least = choice.topk(min(task.sparsity, choice.shape[-1]), dim=-1).values[..., -1:]
+        w = w[..., : task.active] * (choice >= least)
+        return (xs[..., : task.active] @ w.unsqueeze(-1)).squeeze(-1)
     return (xs @ w.unsqueeze(-1)).squeeze(-1)
 
 

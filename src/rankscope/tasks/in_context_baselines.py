@@ -13,8 +13,8 @@ from torch import Tensor
 Predictions = Float[Tensor, "*batch point"]
 
 NEIGHBOURS = 3
-SWEEPS = 200
-"""Of the lasso's coordinate descent."""
+ITERATIONS, STILL = 3000, 1e-7
+"""Of the lasso: few examples of many coordinates take thousands, others end once no weight moves by more than this."""
 
 
 def least_squares(xs: Tensor, ys: Tensor) -> Predictions:
@@ -42,7 +42,7 @@ def averaging(xs: Tensor, ys: Tensor) -> Predictions:
 
 
 def lasso(xs: Tensor, ys: Tensor, penalty: float) -> Predictions:
-    """x_iᵀ w with w the least of ‖y − Xw‖²/(2·examples) + penalty·‖w‖₁, by coordinate descent."""
+    """x_iᵀ w with w the least of ‖y − Xw‖²/(2·examples) + penalty·‖w‖₁."""
     return _by_prefix(xs, ys, lambda before, outputs: _lasso(before, outputs, penalty).unsqueeze(-1))
 
 
@@ -76,15 +76,21 @@ def _by_prefix(xs: Tensor, ys: Tensor, solve: Callable[[Tensor, Tensor], Tensor]
     return torch.stack(found, -1)
 
 
-def _lasso(xs: Tensor, ys: Tensor, penalty: float) -> Float[Tensor, "*batch dim"]:
-    examples, dim = xs.shape[-2:]
-    squares = (xs.square().sum(-2) / examples).clamp_min(torch.finfo(xs.dtype).tiny)
-    w, left = torch.zeros_like(xs[..., 0, :]), ys.clone()
-    for _ in range(SWEEPS):
-        for i in range(dim):
-            column = xs[..., i]
-            pull = (column * left).mean(-1) + squares[..., i] * w[..., i]
-            now = torch.sign(pull) * (pull.abs() - penalty).clamp_min(0) / squares[..., i]
-            left = left - column * (now - w[..., i]).unsqueeze(-1)
-            w = w.index_copy(-1, torch.tensor([i], device=w.device), now.unsqueeze(-1))
-    return w
+def _lasso(xs: Tensor, ys: Tensor, penalty: float) -> Float[Tensor, "batch dim"]:
+    """Proximal gradient steps with momentum, which begins anew where it points uphill (FISTA)."""
+    examples = xs.shape[-2]
+    products, pulls = xs.mT @ xs / examples, xs.mT @ ys.unsqueeze(-1) / examples
+    rate = 1 / torch.linalg.eigvalsh(products)[:, -1:, None].clamp_min(torch.finfo(xs.dtype).tiny)
+    w = ahead = torch.zeros_like(pulls)
+    pace = torch.ones_like(rate)
+    for _ in range(ITERATIONS):
+        stepped = ahead - rate * (products @ ahead - pulls)
+        now = stepped.sign() * (stepped.abs() - rate * penalty).clamp_min(0)
+        uphill = ((ahead - now) * (now - w)).sum(1, keepdim=True) > 0
+        pace = pace.masked_fill(uphill, 1.0)
+        faster = (1 + (1 + 4 * pace.square()).sqrt()) / 2
+        moved = (now - w).abs().max()
+        ahead, w, pace = now + ((pace - 1) / faster) * (now - w), now, faster
+        if moved <= STILL:
+            break
+    return w.squeeze(-1)

@@ -36,10 +36,14 @@ def table(name, error, transition, cells=None):
                        "error": exact + error(model) * shake}
                 for shift in ("none", "scaled")
             ]  # fmt: skip
-        rows.append(own | {"measurement": "whole", "transition": transition(model) * shake, "excess": 0.1})
+        rest = {"excess": 0.1, "halfway": 0.12, "whole_task": 0.0}
+        rows.append(own | {"measurement": "whole", "transition": transition(model) * shake, **rest})
         rows += [own | {"measurement": "loss", "step": step, "excess": 1 / step} for step in (1, 2)]
-        ranks = dict.fromkeys(("effective_rank", "energy_rank", "input_rank"), 1.5 * shake)
+        ranks = dict.fromkeys(
+            ("effective_rank", "energy_rank", "input_rank", "energy_rank_before"), 1.5 * shake
+        )
         rows.append(own | {"measurement": "head", "layer": 0, "head": 0, **ranks})
+        rows.append(own | {"measurement": "layer", "layer": 0, "together": 2.0})
     return pd.DataFrame(rows)
 
 
@@ -99,6 +103,40 @@ def test_what_is_not_long_after_its_transition_says_nothing_about_errors_long_af
     assert verdict("more-heads-settled", *late) is Verdict.UNDECIDED
     assert verdict("least-squares", *late) is Verdict.UNDECIDED
     assert verdict("more-heads", *late) is Verdict.HOLDS
+
+
+def test_what_has_not_come_to_rest_says_nothing_about_how_it_ends():
+    planted = table("heads", lambda model: 0.01 * model.heads, lambda model: 100)
+    assert transitions(planted)["settled"].all()
+    for late in ({"halfway": 0.2}, {"whole_task": 0.6 * planted["steps"].max()}, {"whole_task": math.nan}):
+        assert not transitions(planted.assign(**late))["settled"].any(), late
+        assert not transitions(planted.assign(**late))["over"].any(), late
+
+
+def test_seeds_that_disagree_about_the_side_are_not_apart():
+    planted = table("heads", lambda model: 0.01, lambda model: 100)
+    sides = {seed: 4.0 if seed % 2 else 0.25 for seed in planted["seed"].unique()}
+    many = planted["heads"] == planted["heads"].max()
+    scattered = planted.assign(
+        transition=planted["transition"].where(~many, planted["transition"] * planted["seed"].map(sides))
+    )
+    assert judge(BY_NAME["heads-are-time"], scattered).verdict is not Verdict.HOLDS
+
+
+def test_one_bad_number_of_examples_is_not_near_least_squares():
+    planted = table("heads", lambda model: 0.0, lambda model: 100)
+    assert judge(BY_NAME["least-squares"], planted).verdict is Verdict.HOLDS
+    planted.loc[planted["examples"] == 2, "error"] += 0.2
+    assert judge(BY_NAME["least-squares"], planted).verdict is Verdict.FAILS
+
+
+def test_rank_and_heads_are_compared_over_one_factor():
+    """Rank beyond the factor that heads span changes nothing, as if inputs had no more dimensions."""
+    grid = {one.name.partition("/")[2]: one for one in experiments(Scale.PAPER)}["apart"]
+    planted = table(
+        "apart", lambda model: 1 / min(model.rank, 16) / model.heads**0.9, lambda model: 100, grid.cells()
+    )
+    assert judge(BY_NAME["rank-counts"], planted).verdict is Verdict.HOLDS
 
 
 def test_two_trainings_without_a_transition_are_not_compared_and_one_is():
@@ -166,5 +204,5 @@ def test_of_an_unfinished_run_one_size_is_shown_and_judged_as_far_as_it_goes():
         f"{steps:,} steps" for steps in (50_000, 100_000, 200_000, 500_000)
     ]
     (finding,) = PAPER.findings(results)
-    assert "A decoder of 12 layers" in finding.sentence
-    assert "After 50,000 steps" in finding.sentence
+    assert "A decoder of 3 layers" in finding.sentence, "one seed of a larger size, for a tenth of the steps, says less"
+    assert "After 500,000 steps" in finding.sentence

@@ -61,6 +61,44 @@ def test_pieces_one_after_the_other_are_the_whole_training(tmp_path):
     assert not list(tmp_path.iterdir()), "nothing goes on after the last piece"
 
 
+@pytest.mark.parametrize("precision", [Precision.FLOAT32, Precision.FLOAT16])
+def test_a_piece_goes_on_among_other_members(tmp_path, precision):
+    train = PIECE.replace(precision=precision)
+    first, second, third, *_ = in_piece(12, train)
+    ticks = []
+    whole = train_group(
+        [replace(cell, train=train.replace(steps=20, pieces=())) for cell in (third, first)], Job()
+    )
+    train_group([first, second], Job(state=tmp_path / "a.pt"))
+    train_group([third], Job(state=tmp_path / "b.pt"))
+    next_ones = [replace(cell, train=train.replace(steps=20)) for cell in (third, first)]
+    found = train_group(next_ones, Job(state=tmp_path / "c.pt", tick=lambda: ticks.append(None)))
+    assert len(ticks) == 8, "of 20 steps 12 had been taken, in other stacks and another order"
+    torch.testing.assert_close(found[1], whole[1], rtol=1e-3, atol=1e-4)
+    for name, tensor in found[0].items():
+        torch.testing.assert_close(tensor, whole[0][name], rtol=1e-2, atol=1e-3)
+
+
+def test_a_shorter_piece_that_ends_later_takes_nothing_away(tmp_path):
+    ticks = []
+    for steps, taken in ((20, 20), (12, 12), (30, 10)):
+        state = tmp_path / f"{steps}.pt"
+        train_group(in_piece(steps), Job(state=state, tick=lambda: ticks.append(None)))
+        state.unlink(missing_ok=True)
+        assert len(ticks) == taken
+        ticks.clear()
+
+
+def test_members_at_different_steps_begin_together_at_the_beginning(tmp_path):
+    first, second, *_ = in_piece(12)
+    train_group([first], Job(state=tmp_path / "a.pt"))
+    train_group([replace(second, train=PIECE.replace(steps=20))], Job(state=tmp_path / "b.pt"))
+    ticks = []
+    both = [replace(cell, train=PIECE) for cell in (first, second)]
+    train_group(both, Job(state=tmp_path / "c.pt", tick=lambda: ticks.append(None)))
+    assert len(ticks) == 30
+
+
 def test_a_piece_without_those_before_it_begins_at_the_beginning(tmp_path):
     whole = train_group(in_piece(30, PIECE.replace(pieces=())), Job())
     same(train_group(in_piece(30), Job(state=tmp_path / "a.pt")), whole)
@@ -119,7 +157,7 @@ def test_losses_are_excesses_over_least_squares_at_each_stage():
     np.testing.assert_allclose(measurement.excesses(tree, train, np.full(20, 0.5)), 0.5)
 
 
-def test_the_transition_is_the_first_span_under_one_half_and_nan_where_there_is_none():
+def test_the_transition_is_where_spans_stay_under_one_half_and_nan_where_the_last_is_not():
     task, train = InContext(input_dim=4, points=8), Recipe(steps=500, batch=1, learning_rate=1.0)
     best = measurement.best_known(task)
     excess = np.where(np.arange(500) < 235, 0.9, 0.1)
@@ -137,9 +175,27 @@ def test_the_transition_is_the_first_span_under_one_half_and_nan_where_there_is_
     assert math.isnan(never["transition"])
     dip = np.where((np.arange(500) >= 200) & (np.arange(500) < 250), 0.1, 0.55)
     *_, once = measurement.way(task, train, 4 * (best + (1 - best) * dip))
-    assert once["transition"] == 250  # 0.46 in the mean of the first five
+    assert math.isnan(once["transition"]), "it did not stay there"
+    *_, later = measurement.way(
+        task, train, 4 * (best + (1 - best) * np.where(np.arange(500) < 250, dip, 0.1))
+    )
+    assert later["transition"] == 250  # 0.46 in the mean of the first five, and 0.1 from then on
     *_, close = measurement.way(task, train, 4 * (best + (1 - best) * np.where(dip < 0.5, 0.4, 0.55)))
     assert math.isnan(close["transition"]), "a single window under one half is no transition"
+
+
+def test_what_was_learned_of_a_few_dimensions_and_lost_with_more_is_no_transition():
+    task, course = InContext(input_dim=4, points=8), Curriculum(dims=2, points=4, every=1000, more_dims=2)
+    train = Recipe(steps=3000, batch=1, learning_rate=1.0, curriculum=course)
+    level = np.where(np.arange(3000) < 1000, 0.3, 0.8)
+    zero, exact = (measurement.excesses(task, train, np.full(3000, loss)) for loss in (0.0, 1.0))
+    losses = (level - zero) / (exact - zero)
+    *_, whole = measurement.way(task, train, losses)
+    assert whole["excess"] == pytest.approx(0.8)
+    assert math.isnan(whole["transition"])
+    assert whole["whole_task"] == 2000
+    *_, short = measurement.way(task, train.replace(steps=1500), losses[:1500])
+    assert math.isnan(short["whole_task"]), "it ended before"
 
 
 def test_an_answer_of_zero_has_error_one_under_every_shift():
@@ -158,10 +214,45 @@ def test_a_heads_measured_ranks_are_those_of_planted_maps():
         [torch.diag(torch.tensor([3.0, 3.0, 0.0, 0.0])), torch.eye(4), torch.eye(4)]
     )
     weights["w_read"][0] = torch.tensor([[1.0, 0], [0, 0], [0, 1.0], [0, 0]])  # inputs are channels 0 and 2
-    (row,) = measurement._head_rows(cell, weights, 0)
+    row, layer = measurement._head_rows(cell, weights, 0)
     assert row["effective_rank"] == pytest.approx(2)
     assert row["energy_rank"] == 2
     assert row["input_rank"] == pytest.approx(1)
+    assert layer["together"] == 1
+
+
+def test_heads_that_compare_one_direction_each_compare_several_together():
+    cell = replace(HEADS.cells()[0], model=HEADS.model.replace(rank=1, heads=4, dim=4, layers=1))
+    weights = decoder.init([cell.model], [0])
+    weights["0.w_qkv"][0] = torch.eye(4).repeat(3, 1)
+    weights["w_read"][0] = torch.tensor([[1.0, 0], [0, 1.0], [0, 0], [0, 0]])
+    *heads, layer = measurement._head_rows(cell, weights, 0)
+    assert [row["energy_rank"] for row in heads] == [1, 1, 1, 1]
+    assert layer["together"] == 2
+
+
+def test_least_squares_stands_beside_a_decoder_on_the_same_prompts():
+    cell = replace(HEADS.cells()[0], train=HEADS.train.replace(batch=400))
+    found = measurement.least_squares_errors(cell)
+    assert found[0] == pytest.approx(1, abs=0.1)
+    assert found[2:] == pytest.approx([0, 0], abs=1e-6), "two dimensions are known by two examples"
+    outputs = [
+        batch([cell], cell.task, Split.TEST, place, "cpu")[1] for place in range(measurement.TEST_BATCHES)
+    ]
+    zero = float(torch.stack(outputs)[..., 0].square().mean()) / cell.task.variance
+    assert found[0] == pytest.approx(zero, rel=1e-5), (
+        "the very same prompts: without examples its answer is 0"
+    )
+
+
+def test_in_orthants_the_query_is_in_another_at_every_number_of_examples():
+    cell = replace(HEADS.cells()[0], train=HEADS.train.replace(batch=400))
+    weights = decoder.init([cell.model], [0])
+    found = measurement.errors_by_examples([cell], weights, Shift.ORTHANTS, "cpu")
+    shorter = replace(cell, task=cell.task.replace(points=3))
+    own = measurement.errors_by_examples([shorter], weights, Shift.ORTHANTS, "cpu")
+    torch.testing.assert_close(found[:, :3], own)
+    assert found.shape == (1, cell.task.points)
 
 
 def test_rows_have_every_measurement():
@@ -173,6 +264,7 @@ def test_rows_have_every_measurement():
         "loss": 1,
         "whole": 1,
         "head": 1,
+        "layer": 1,
     }
     assert {row["step"] for row in first.records} == {30}
 

@@ -1,4 +1,4 @@
-"""Known algorithms on the prompts of a task: rows `baseline`, the error of each `algorithm` at a number of `examples`."""
+"""Known algorithms on the prompts of decoders: rows `baseline`, the error of each `algorithm` at a number of `examples`."""
 
 import time
 from collections.abc import Hashable, Sequence
@@ -12,10 +12,10 @@ from rankscope.core.streams import Split, stream
 from rankscope.lab import Computation, Outcome
 from rankscope.lab.experiment import Cell
 from rankscope.lab.tidy import MEASUREMENT, Record
-from rankscope.papers.garg2022.measurement import variance
+from rankscope.papers.garg2022.measurement import TEST_BATCHES, variance
 from rankscope.tasks import in_context_baselines as baselines
 from rankscope.tasks import in_context_fits as fits
-from rankscope.tasks.in_context import Functions, InContext, Prompts, sample
+from rankscope.tasks.in_context import Functions, InContext, sample
 
 BASELINE = "baseline"
 
@@ -27,9 +27,13 @@ PROBED = 8
 
 
 class Samples(Config):
-    """Prompts that known algorithms are measured on; those that are fitted to every prompt, on the first `fitted` of them."""
+    """Batches that known algorithms are measured on; those that are fitted to every prompt, on their first `fitted` prompts.
 
-    samples: int = Field(ge=1)
+    A decoder of the same seed is tested on the same `TEST_BATCHES`, if its batches are as large.
+    """
+
+    batch: int = Field(ge=1)
+    batches: int = Field(default=TEST_BATCHES, ge=1)
     fitted: int = Field(ge=1)
 
 
@@ -43,7 +47,7 @@ class Baselines(Computation[InContext, Config, Samples]):
     def seconds_per_step(self, cells: Sequence[Cell[InContext, Config, Samples]], device: str) -> float:
         """Time of one cell, times the cells, by a share of its prompts."""
         wanted = cells[0].train
-        few = Samples(samples=-(-wanted.samples // PROBED), fitted=-(-wanted.fitted // PROBED))
+        few = wanted.replace(batches=-(-wanted.batches // PROBED), fitted=-(-wanted.fitted // PROBED))
         start = time.perf_counter()
         baseline_rows(cells[0].task, few, cells[0].seed)
         return (time.perf_counter() - start) * PROBED * len(cells)
@@ -55,26 +59,27 @@ class Baselines(Computation[InContext, Config, Samples]):
 
 def baseline_rows(task: InContext, wanted: Samples, seed: int) -> list[Record]:
     """Errors of every algorithm that the class of functions asks for, by examples."""
-    drawn = sample(task, wanted.samples, (seed, Split.TEST, 0), torch.float64)
-    few = Prompts(drawn.xs[: wanted.fitted], drawn.ys[: wanted.fitted])
+    each = [sample(task, wanted.batch, (seed, Split.TEST, place)) for place in range(wanted.batches)]
+    xs, ys = (torch.cat(parts).double() for parts in zip(*((one.xs, one.ys) for one in each), strict=True))
+    few_xs, few_ys = xs[: wanted.fitted], ys[: wanted.fitted]
     found = {
-        "least squares": baselines.least_squares(drawn.xs, drawn.ys),
-        "averaging": baselines.averaging(drawn.xs, drawn.ys),
-        "3 nearest neighbours": baselines.nearest_neighbours(drawn.xs, drawn.ys),
+        "least squares": baselines.least_squares(xs, ys),
+        "averaging": baselines.averaging(xs, ys),
+        "3 nearest neighbours": baselines.nearest_neighbours(xs, ys),
     }
     if task.functions is Functions.SPARSE:
         for penalty in PENALTIES:
-            found[f"lasso {penalty:g}"] = baselines.lasso(drawn.xs, drawn.ys, penalty)
+            found[f"lasso {penalty:g}"] = baselines.lasso(xs, ys, penalty)
     if task.functions is Functions.NETWORK:
         draw = stream(seed, "in context", "network")
-        found["network by Adam"] = fits.network(few.xs.float(), few.ys.float(), task.hidden_neurons, draw)
+        found["network by Adam"] = fits.network(few_xs.float(), few_ys.float(), task.hidden_neurons, draw)
     if task.functions is Functions.TREE:
-        found["greedy tree"] = fits.greedy_tree(few.xs, few.ys)
-        found["greedy tree on signs"] = fits.greedy_tree(few.xs.sign(), few.ys)
+        found["greedy tree"] = fits.greedy_tree(few_xs, few_ys)
+        found["greedy tree on signs"] = fits.greedy_tree(few_xs.sign(), few_ys)
     return [
         {MEASUREMENT: BASELINE, "algorithm": name, "examples": examples, "error": error}
         for name, answers in found.items()
-        for examples, error in enumerate(_errors(answers, drawn.ys[: len(answers)], task))
+        for examples, error in enumerate(_errors(answers, ys[: len(answers)], task))
     ]
 
 

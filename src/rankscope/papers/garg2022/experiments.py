@@ -49,7 +49,6 @@ class Sizes:
     apart_steps: int
     class_steps: int
     seeds: int
-    samples: int
     fitted: int
     sparsity: int = 3
     hidden_neurons: int = 100
@@ -65,13 +64,13 @@ SIZES = {
         input_dim=2, points=4, long_points=5, sweeps={"smoke": (4, 1, (1, 4))}, sweep_seeds=2, apart=(4, 1),
         ranks=(1, 4), heads=(1, 2), classes=(4, 1, (1, 4)),
         train=Recipe(steps=30, batch=8, learning_rate=0.01, curriculum=Curriculum(dims=1, points=2, every=10)),
-        apart_steps=30, class_steps=20, seeds=2, samples=50, fitted=10, sparsity=1, hidden_neurons=4, depth=2,
+        apart_steps=30, class_steps=20, seeds=2, fitted=10, sparsity=1, hidden_neurons=4, depth=2,
     ),
     Scale.QUICK: Sizes(
         input_dim=2, points=4, long_points=5, sweeps={"quick": (16, 2, (1, 16))}, sweep_seeds=5,
         apart=(16, 2), ranks=(1, 4), heads=(1, 4), classes=(16, 2, (1, 16)),
         train=Recipe(steps=4500, batch=64, learning_rate=0.003),
-        apart_steps=2500, class_steps=100, seeds=3, samples=1000, fitted=200, sparsity=1, hidden_neurons=10, depth=2,
+        apart_steps=2500, class_steps=100, seeds=3, fitted=200, sparsity=1, hidden_neurons=10, depth=2,
     ),
     Scale.PAPER: Sizes(
         input_dim=20, points=41, long_points=101,
@@ -79,7 +78,7 @@ SIZES = {
         apart=(64, 3), ranks=(1, 4, 16, 64), heads=(1, 4, 16),
         classes=(128, 6, (1, 4, 32)),
         train=PAPER_RECIPE.replace(precision=Precision.FLOAT16, pieces=PIECES),
-        apart_steps=PIECES[-1], class_steps=PIECES[-1], seeds=2, samples=1280, fitted=64, long_curriculum=LONG_CURRICULUM,
+        apart_steps=PIECES[-1], class_steps=PIECES[-1], seeds=2, fitted=64, long_curriculum=LONG_CURRICULUM,
     ),
 }  # fmt: skip
 
@@ -144,7 +143,7 @@ def _baselines(sizes: Sizes) -> Experiment:
         name=f"{NAME}/baselines",
         task=_task(sizes),
         model=Config(),
-        train=Samples(samples=sizes.samples, fitted=sizes.fitted),
+        train=Samples(batch=sizes.train.batch, fitted=sizes.fitted),
         grid=Grid(seed=range(2), functions=axis),
         trainer=Baselines(),
     )

@@ -42,7 +42,7 @@ def _by_examples(known: pd.DataFrame | None, table: pd.DataFrame) -> Figure:
     for _, own in by_size(table):
         size = _size(own)
         rows = rows_of(last(own), ERRORS, shift=Shift.NONE.value)
-        exact = rows.groupby("examples", sort=True)["least_squares"].first()
+        exact = rows.groupby("examples", sort=True)["least_squares"].mean()
         others = (one for one in _algorithms(known, Functions.LINEAR) if one.name != "least squares")
         lines = [*_by_heads(rows, "examples", "error"), paper_line("least squares", exact), *others]
         pieces = [
@@ -104,7 +104,8 @@ def _time(table: pd.DataFrame) -> Figure:
         title="When the in-context solution appears",
         paper_says=TALK,
         caption="Left: training loss on fresh prompts over all prefixes, on a scale on which least squares has 0 and the "
-        f"answer 0 has 1, at each stage of the curriculum. Right: the step by which it was under one half.{never} {MEANS}",
+        "answer 0 has 1, at each stage of the curriculum. Right: the step from which it stayed under one half."
+        f"{never} {MEANS}",
         panels=panels,
         columns=2,
     )
@@ -130,8 +131,8 @@ def _shifts(table: pd.DataFrame) -> Figure:
         id="garg2022-heads-shifts",
         title="Inputs of another law than in training",
         paper_says="The paper: trained decoders are robust to most shifts between training and prompt.",
-        caption="Skewed: eigenvalues of the inputs' covariance ∝ 1/i². Orthants: examples in one orthant, the query, the last "
-        f"input, in another. Scaled: inputs three times as long. {MEANS}",
+        caption="Skewed: eigenvalues of the inputs' covariance ∝ 1/i². Orthants: all examples in one orthant, the query in "
+        f"another, at every number of examples. Scaled: inputs three times as long. {MEANS}",
         panels=panels,
     )
 

@@ -7,22 +7,28 @@ from rankscope.figures.figure import Panel, curve
 from rankscope.lab.finding import Finding, Question, decimals
 from rankscope.lab.paper import Results, found
 from rankscope.lab.seeds import fewest_seeds
-from rankscope.papers.garg2022.quantities import by_size, end_errors, last, settled_errors, transitions
+from rankscope.measure.interval import limits
+from rankscope.papers.garg2022.quantities import (
+    doublings,
+    end_errors,
+    longest_by_size,
+    settled_errors,
+    transitions,
+)
 
 README = "src/rankscope/papers/garg2022/README.md"
-ALIKE = 1.1
-"""Factor between two errors up to which they are alike."""
 
 
 def findings(results: Results) -> list[Finding]:
-    """One, of the largest size that has been trained, as long as it was."""
+    """One, of the size that has been trained longest; of several the largest."""
     return found(results, "garg2022", {"heads": (_heads,)})
 
 
 def _heads(table: pd.DataFrame) -> Finding | None:
     """The fewest heads against the most and thinnest."""
-    *_, (_, largest) = by_size(table)
-    table = last(largest)
+    table = max(
+        (own for _, own in longest_by_size(table)), key=lambda own: (own["steps"].max(), own["dim"].max())
+    )
     errors = end_errors(table)
     few, many = int(table["heads"].min()), int(table["heads"].max())
     if few == many:
@@ -30,13 +36,13 @@ def _heads(table: pd.DataFrame) -> Finding | None:
     error = np.exp(np.log(errors["error"]).groupby(errors["heads"]).mean())
     rank = table.groupby("heads")["rank"].first()
     row = errors.iloc[0]
-    factor = float(error[many] / error[few])
+    low, high = limits(doublings(errors, "error"))
     answer = (
         "Where a decoder learns in context, they do, and better."
-        if factor < 1 / ALIKE
-        else "Where a decoder learns in context, they do."
-        if factor < ALIKE
+        if high < 0
         else "Where a decoder learns in context, they do not."
+        if low > 0
+        else "Where a decoder learns in context, the seeds do not tell."
     )
     return Finding(
         name="in-context",

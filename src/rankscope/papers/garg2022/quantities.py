@@ -11,7 +11,10 @@ from rankscope.papers.garg2022.measurement import ERRORS
 from rankscope.tasks.in_context import Shift
 
 LONG_AFTER = 2.0
-"""Steps over the transition from which on a training is long after it."""
+"""Steps over the transition, or over the curriculum if that was longer, from which on a training is long after it."""
+
+OVER = 0.05
+"""Difference of the excess loss between the middle of a training and its end up to which it is over."""
 
 AUTHORS_HEADS = {"tiny": 2, "small": 4, "standard": 8}
 """By size: heads of rank 32."""
@@ -49,15 +52,16 @@ def transitions(table: pd.DataFrame) -> pd.DataFrame:
     """The row of every training as a whole.
 
     reached   the step of the transition; the training's length where none came by its end
-    settled   whether the training went on for long after its transition
+    over      whether the whole task's loss has come to rest: in the second half of the training it hardly fell
+    settled   whether the training went on for long after its transition, and is over
     """
     rows = rows_of(table, WHOLE)
     if "transition" not in rows:
         rows = rows.assign(transition=math.nan)
-    return rows.assign(
-        reached=rows["transition"].fillna(rows["steps"]),
-        settled=rows["steps"] >= LONG_AFTER * rows["transition"].fillna(math.inf),
-    )
+    begun = rows["whole_task"].fillna(math.inf)
+    over = (rows["halfway"] - rows["excess"]).abs().le(OVER) & (rows["steps"] >= LONG_AFTER * begun)
+    long_after = rows["steps"] >= LONG_AFTER * rows["transition"].fillna(math.inf)
+    return rows.assign(reached=rows["transition"].fillna(rows["steps"]), over=over, settled=over & long_after)
 
 
 def settled_errors(table: pd.DataFrame) -> pd.DataFrame:

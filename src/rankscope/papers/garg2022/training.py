@@ -19,6 +19,7 @@ from rankscope.papers.garg2022.recipe import DecoderCell, Recipe
 from rankscope.tasks.in_context import InContext
 from rankscope.training.adamw import Step
 from rankscope.training.graphed import GraphedStep
+from rankscope.training.members import joined, parted
 from rankscope.training.staged import Stage, staged
 from rankscope.training.state import ResumeState, State
 
@@ -26,7 +27,7 @@ from rankscope.training.state import ResumeState, State
 def train_group(cells: Sequence[DecoderCell], job: Job) -> tuple[Weights, Float[Tensor, "step member"]]:
     """Train the cells side by side: their weights, and the loss of every step.
 
-    Where an earlier piece of the same training was run here, it goes on from there.
+    Where an earlier piece of the same trainings was run here, beside whichever others, they go on from there.
     """
     train, stack = cells[0].train, [cell.model for cell in cells]
     graphed = kernels.usable(job.device)
@@ -44,7 +45,7 @@ def train_group(cells: Sequence[DecoderCell], job: Job) -> tuple[Weights, Float[
             return Stage(stop, DrawnThere(cells, task, job.device))
         return Stage(stop, lambda step: batch(cells, task, Split.TRAIN, step, job.device))
 
-    relay = None if job.state is None else ResumeState(_relay_path(cells, job.state))
+    relays = [] if job.state is None else [ResumeState(_relay_path(cell, job.state)) for cell in cells]
     with train.precision.in_use():
         state = staged(
             packing.pack(weights),
@@ -53,15 +54,12 @@ def train_group(cells: Sequence[DecoderCell], job: Job) -> tuple[Weights, Float[
             train,
             steps=job.steps,
             loss_scale=train.precision.loss_scale,
-            before=None if relay is None else _earlier(relay, train, job.device),
+            before=_earlier(relays, train, job.device),
             checkpoint=None if job.state is None else ResumeState(job.state),
             tick=job.tick,
             kind=GraphedStep if graphed else Step,
         )
-    if relay is not None and train.goes_on:
-        relay.save(state)
-    elif relay is not None:
-        relay.path.unlink(missing_ok=True)
+    _hand_on(relays, train, state)
     return packing.unpack(state["weights"]), state["losses"]
 
 
@@ -86,23 +84,29 @@ def stages(task: InContext, train: Recipe) -> list[tuple[int, InContext]]:
     return [*found[:-1], (train.steps, found[-1][1])]
 
 
-def _relay_path(cells: Sequence[DecoderCell], state: Path) -> Path:
+def _relay_path(cell: DecoderCell, state: Path) -> Path:
     """Where the pieces of one training hand on its state, beside what a piece keeps while it runs."""
-    trainings = [
-        (
-            cell.experiment,
-            cell.task.chosen(),
-            cell.model.chosen(),
-            cell.train.chosen() | {"steps": None},
-            cell.seed,
-        )
-        for cell in cells
-    ]
-    name = hashlib.sha256(json.dumps(trainings, sort_keys=True).encode()).hexdigest()[:24]
+    train = cell.train.chosen() | {"steps": None}
+    training = (cell.experiment, cell.task.chosen(), cell.model.chosen(), train, cell.seed)
+    name = hashlib.sha256(json.dumps(training, sort_keys=True).encode()).hexdigest()[:24]
     return state.with_name(f"{name}.pt")
 
 
-def _earlier(relay: ResumeState, train: Recipe, device: str) -> State | None:
-    """What an earlier piece has left behind; None where there is none, or where it went beyond this one."""
-    state = relay.load(device) if train.pieces else None
-    return None if state is None or len(state["losses"]) >= train.steps else state
+def _earlier(relays: Sequence[ResumeState], train: Recipe, device: str) -> State | None:
+    """What earlier pieces have left behind; None unless all members are at one step, which is before this piece's end."""
+    if not (train.pieces and relays):
+        return None
+    states = [state for relay in relays if (state := relay.load(device)) is not None]
+    lengths = {len(state["losses"]) for state in states}
+    if len(states) < len(relays) or len(lengths) > 1 or lengths.pop() >= train.steps:
+        return None
+    return joined(states)
+
+
+def _hand_on(relays: Sequence[ResumeState], train: Recipe, state: State) -> None:
+    """Leave every member's state to the next piece; nothing goes on after the last one."""
+    for relay, own in zip(relays, parted(state) if relays else [], strict=True):
+        if not train.goes_on:
+            relay.path.unlink(missing_ok=True)
+        elif (left := relay.load("cpu")) is None or len(left["losses"]) < len(own["losses"]):
+            relay.save(own)

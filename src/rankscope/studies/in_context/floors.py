@@ -10,11 +10,12 @@ and nothing keeps them above this.
 import numpy as np
 import pandas as pd
 
+from rankscope.lab.tidy import rows_of
+from rankscope.papers.garg2022 import measurement
 from rankscope.papers.garg2022.quantities import end_errors, last, transitions
 from rankscope.tasks.in_context_baselines import least_squares_error
 
 ALONE, LAYER, ALL = "one head", "all heads of a layer", "all heads of all layers"
-PREDICTIONS = (ALONE, LAYER, ALL)
 """What directions add up over."""
 
 
@@ -27,31 +28,40 @@ def floor(directions: float, input_dim: int) -> float:
     return least_squares_error(int(directions), input_dim)
 
 
+def floors(rank: int, heads: int, layers: int, input_dim: int) -> dict[str, float]:
+    """What each way of adding up directions predicts."""
+    directions = {ALONE: rank, LAYER: rank * heads, ALL: rank * heads * layers}
+    return {name: floor(count, input_dim) for name, count in directions.items()}
+
+
+def floors_by_rank(rows: pd.DataFrame) -> pd.DataFrame:
+    """The predictions at every rank of a head from the least of the rows to the greatest, or to the input's dimensions."""
+    heads, layers, dims = (int(rows[name].iloc[0]) for name in ("heads", "layers", "input_dim"))
+    ends = int(rows["rank"].min()), int(rows["rank"].max())
+    ranks = sorted({*range(ends[0], min(ends[1], dims) + 1), ends[1]})
+    return pd.DataFrame([floors(rank, heads, layers, dims) for rank in ranks], index=ranks)
+
+
 def with_floors(table: pd.DataFrame) -> pd.DataFrame:
     """Errors at the end of the longest trainings, one row each, with a column per prediction of the least error.
 
-    settled   whether the training went on for long after its transition: of others the error may still fall
+    over      whether the training's loss has come to rest: of others the error may still fall
     """
     rows = end_errors(last(table))
-    counts = {
-        ALONE: rows["rank"],
-        LAYER: rows["rank"] * rows["heads"],
-        ALL: rows["rank"] * rows["heads"] * rows["layers"],
-    }
-    dims = rows["input_dim"]
-    predicted = {
-        name: [floor(count, int(dim)) for count, dim in zip(counts[name], dims, strict=True)]
-        for name in PREDICTIONS
-    }
-    settled = transitions(last(table)).set_index("cell")["settled"]
-    return rows.assign(settled=rows["cell"].map(settled).astype(bool), **predicted)
+    each = zip(rows["rank"], rows["heads"], rows["layers"], rows["input_dim"], strict=True)
+    predicted = pd.DataFrame([floors(*map(int, own)) for own in each], index=rows.index)
+    over = transitions(last(table)).set_index("cell")["over"]
+    return rows.assign(over=rows["cell"].map(over).astype(bool), **predicted)
 
 
 def used(table: pd.DataFrame) -> pd.DataFrame:
-    """Per training the mean over its heads of what they use of their rank, and what inputs ask for: min(rank, dims)."""
-    heads = last(table)
-    heads = heads[heads["measurement"] == "head"]
-    means = heads.groupby(["cell", "seed", "heads", "rank", "input_dim"], as_index=False)[
-        ["effective_rank", "energy_rank", "input_rank"]
-    ].mean()
-    return means.assign(asked=np.minimum(means["rank"], means["input_dim"]))
+    """Per training means over its heads and layers: what heads use of their rank, and what inputs ask for, min(rank, dims).
+
+    `energy_rank_before` is what they used before training, `together` in how many directions a layer's heads compare inputs.
+    """
+    rows, own = last(table), ["cell", "seed", "heads", "rank", "input_dim"]
+    of_heads = ["effective_rank", "energy_rank", "input_rank", "energy_rank_before"]
+    heads = rows_of(rows, measurement.HEAD).groupby(own, as_index=False)[of_heads].mean()
+    together = rows_of(rows, measurement.LAYER).groupby("cell")["together"].mean()
+    asked = np.minimum(heads["rank"], heads["input_dim"])
+    return heads.assign(together=heads["cell"].map(together), asked=asked)
