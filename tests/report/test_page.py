@@ -1,6 +1,8 @@
 """The page in a real browser, and the page of a paper with hostile names."""
 
 import math
+import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from rankscope.figures.interactive import chart, charts_html
 from rankscope.figures.palette import styled, unlisted
 from rankscope.figures.printed import draw, save_static
 from rankscope.lab import AtLeast, Check, Claim, Paper, judge
+from rankscope.lab.replication import Point, Replication
 from rankscope.lab.section import Section
 from rankscope.report import write_report
 from tests.browser import errors
@@ -70,6 +73,25 @@ def test_the_page_needs_no_network(tmp_path):
     assert HOSTILE not in text.split("<body>")[1]
     assert "http:" not in text.split("</main>")[0]
     assert "https:" not in text.split("</main>")[0]
+
+
+def test_published_values_without_ours_are_counted_by_their_reasons_and_named(tmp_path):
+    points = [
+        Point("rank 1", 0.8, 0.81, 0.1),
+        Point("rank 2", 0.4, None, 0.1),
+        Point("rank 4", 0.2, None, 0.1),
+    ]
+    points.append(Point("rank 8", 0.1, None, 0.1, "not comparable, as it overflowed"))
+    section = replace(
+        hostile_section(), replications=[Replication("figure 1", "loss", "toy", "toy-1", points)]
+    )
+    text = re.sub(r"<[^>]*>", " ", write_report(tmp_path, [section]).read_text())
+    text = " ".join(text.split())
+    assert "within 10% ; 1 more was not comparable, as it overflowed; 2 more were not run." in text.replace(
+        "%;", "% ;"
+    )
+    assert "The 3 that cannot be compared" in text
+    assert "rank 2: not run rank 4: not run rank 8: not comparable, as it overflowed" in text
 
 
 @pytest.mark.parametrize("mark", list(Mark))

@@ -56,6 +56,15 @@ def test_each_claim_fails_where_its_own_number_is_wrong():
     assert judge(BY_NAME["many-points-depth"], helped).verdict is Verdict.FAILS
 
 
+def test_ranks_that_depth_does_not_help_have_nothing_to_lose():
+    claim = BY_NAME["many-points-depth"]
+    a_little = changed(lambda t: (t["tokens"] == 3) & (t["rank"] == 1) & (t["layers"] == 3), 0.66)
+    assert judge(claim, a_little).verdict is Verdict.HOLDS, "all of 6% is lost"
+    unhelped = changed(lambda t: (t["tokens"] == 3) & (t["rank"] == 1) & (t["layers"] == 3), 0.71)
+    assert judge(claim, unhelped).verdict is Verdict.UNDECIDED
+    assert "depth helps no rank" in judge(claim, unhelped).how
+
+
 def test_shallow_encoders_do_not_decide_whether_low_rank_fails():
     shallow = changed(lambda t: (t["rank"] == 1) & (t["layers"] == 1), 0.05)
     assert judge(BY_NAME["many-points-fail"], shallow).verdict is Verdict.HOLDS

@@ -27,6 +27,9 @@ def answer_information(right: float, options: int) -> float:
 def remembered_bits(recalled: float, answered: float, options: int, questions: int) -> float:
     """Bits about the answers to the `questions` of the training set beyond what the rule gives on new ones.
 
+    The difference of two lower bounds, and so neither a lower nor an upper one. It tends to be too high: the rule says more
+    than which answers are right, such as how near the wrong ones are, and that need not be remembered.
+
     >>> remembered_bits(1.0, 0.25, options=4, questions=100)
     200.0
     """

@@ -47,6 +47,7 @@ def world(experiment):
     """A table in which every statement of the talk is true."""
     points = {
         "figure1": figure1,
+        "authors-recipe": figure1,
         "repeated": lambda: [
             {"rank": rank, "layers": layers, "budget": 1, "dim": 8, "best_epoch": 0.1, "error": 1.0 if rank < 8 else 0.1}
             for rank in (1, 4, 8)
@@ -96,6 +97,7 @@ COUNTEREXAMPLES = {
     "depth-helps": where("error", 0.9, layers=5, budget=1),
     "depth-behind": where("error", 0.0015, layers=3, budget=8, rank=4),
     "depth-artefact": where("error", 0.9, layers=5, budget=1),
+    "recipe": where("error", 0.0015, layers=3, budget=8, rank=4),
     "identity": where("angle", 90.0, layers=1, budget=8, rank=8),
     "memory": where("error", 0.12, layers=3),
     "additive": where("error", 0.1, positions="additive", layers=3),

@@ -7,6 +7,7 @@ import torch
 from rankscope.lab import Job, Scale
 from rankscope.lab.paper import Results
 from rankscope.lab.tidy import MEASUREMENT
+from rankscope.papers.amsel2024.course import COURSES
 from rankscope.papers.amsel2024.experiments import experiments
 from rankscope.papers.amsel2024.figures import figures
 from rankscope.papers.amsel2024.measurement import COURSE, END, best_epoch, course, ends
@@ -65,20 +66,40 @@ def test_courses_are_drawn_to_the_published_values_and_counted_nowhere_else():
     drawn = {figure.id: figure for figure in figures(results)}
     (panel,) = drawn["amsel2024-repeated-course"].panels
     assert panel.title == "3 layers, budget 64"
-    curves, dots = panel.series[::2], panel.series[1::2]
+    curves, levels = panel.series[::2], panel.series[1::2]
     assert [one.name for one in curves] == [f"rank {rank}" for rank in (1, 2, 4, 8, 16, 32, 64)]
-    assert [one.like for one in dots] == [one.name for one in curves]
-    for line, dot in zip(curves, dots, strict=True):
+    assert [one.like for one in levels] == [one.name for one in curves]
+    for line, level in zip(curves, levels, strict=True):
         assert line.x == [0.5, 1.0]
-        assert (dot.x, dot.y) == ([1.0], [pytest.approx(line.y[-1])])
+        assert (level.x, level.y) == ([0.05, 1.0], [pytest.approx(line.y[-1])] * 2)
     (one,) = [
         panel for panel in drawn["amsel2024-1"].panels if panel.title.startswith("3 layers, budget 64:")
     ]
-    assert one.title == "3 layers, budget 64: 7 of 7 published values come out"
+    assert one.title == "3 layers, budget 64: 7 of 7 published = training loss"
     assert [len(series.x) for series in one.series[:2]] == [7, 7]
     assert replications(results)[0].agreeing == replications(results)[0].compared
     bare = Results({"amsel2024/repeated": end.drop(columns=MEASUREMENT)}, lambda key: {})
     assert not [figure for figure in figures(bare) if figure.id.endswith("course")]
+
+
+def test_courses_of_some_shapes_keep_their_places_in_the_grid():
+    way = pd.DataFrame(
+        [
+            {
+                "layers": layers, "budget": budget, "rank": 8, "seed": 0, "dim": 64, "cell": f"{layers}{budget}{share}",
+                "share": share, "best_epoch": 0.5, "measurement": COURSE,
+            }
+            for layers, budget in ((1, 8), (1, 64), (3, 64)) for share in (0.5, 1.0)
+        ]
+    )  # fmt: skip
+    figure = COURSES["repeated"][0](way)
+    titles = [panel.title for panel in figure.panels]
+    assert titles == [
+        "1 layer, budget 8", "1 layer, budget 64", "3 layers, budget 8 (no course)", "3 layers, budget 64",
+    ]  # fmt: skip
+    assert figure.shape == (2, 2)
+    assert [len(series.x) for series in figure.panels[2].series if not series.paper] == [0] * 7
+    assert "Dashed, in the colour of its rank: published." in figure.caption
 
 
 def of_positions(**changed):
@@ -115,6 +136,36 @@ def test_the_talks_values_are_not_drawn_into_the_courses_of_other_sizes():
     course_of_another = drawn["amsel2024-repeated-positions-course"]
     assert not any(series.paper for panel in course_of_another.panels for series in panel.series)
     assert course_of_another.caption.endswith("The talk's values are for dim 64.")
+
+
+def test_positions_are_drawn_beside_figure_1s_run_without_any():
+    theirs = published()
+    run = theirs[(theirs["figure"] == "1") & (theirs["budget"].isin([1, 8]))]
+    run = run.assign(
+        dim=64,
+        seed=0,
+        cell=run.index.map(str),
+        trained=True,
+        best_epoch=run["error"],
+        angle=0.0,
+        norm=1.0,
+        sharpness=1.0,
+    )
+    alone = of_positions()["without"].tables
+    name = "amsel2024-repeated-positions"
+    drawn, before = (
+        next(one for one in figures(Results(tables, lambda key: {})) if one.id == name)
+        for tables in (alone | {"amsel2024/repeated": run}, alone)
+    )
+    panel = drawn.panels[-1]
+    ours = next(one for one in panel.series if one.name == "none, figure 1's run")
+    talk = next(one for one in panel.series if one.name == "talk, positions none")
+    assert list(ours.y) == list(talk.y) == [0.58, 0.385, 0.225, 0.108, 0.067, 0.036, 0.0070]
+    assert "Without positions there are two runs" in drawn.caption
+    assert "two runs" not in before.caption
+    assert not [one for one in before.panels[-1].series if one.name == ours.name]
+    only = figures(Results({"amsel2024/repeated": run}, lambda key: {}))
+    assert name not in [one.id for one in only]
 
 
 def test_a_tenth_of_the_steps_is_twice_as_many_where_trainings_are_twice_as_long():

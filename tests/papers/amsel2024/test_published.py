@@ -20,13 +20,14 @@ def test_at_the_talks_sizes_figure_1_counts_the_published_values_that_come_out()
     )
     panels = {panel.title: panel for panel in figures(results)[0].panels}
     assert len(panels) == 9
-    assert "1 layer, budget 8: 6 of 7 published values come out" in panels
+    assert "1 layer, budget 8: 6 of 7 published = training loss" in panels
     assert [one.paper for one in panels["5 layers, budget 64 (not run)"].series] == [
         False,
         False,
         False,
         True,
-    ]
+        True,
+    ], "the published curve and the error of no answer"
     figure_1, identity = replications(results)
     assert (len(figure_1.points), len(figure_1.compared), len(figure_1.agreeing)) == (63, 7, 6)
     assert [point.where for point in figure_1.off] == ["1 layer, budget 8, rank 2"]
@@ -51,9 +52,9 @@ def test_a_training_that_overflowed_is_compared_with_nothing_unless_another_seed
     )
     drawn = figures(results)[0]
     (panel,) = [panel for panel in drawn.panels if panel.title.startswith("5 layers, budget 1:")]
-    fitted, recalled, _, points, _ = panel.series
-    assert (fitted.x[0], recalled.x[0]) == (2, 2), "the curve leaves the overflowed rank out"
-    assert (points.name, sorted(points.x)) == ("overflowed, training loss", [1, 2])
+    fitted, recalled, _, points, *_ = panel.series
+    assert (fitted.x[0], recalled.x[0]) == (2, 2), "the curves leave the overflowed rank out"
+    assert (points.name, sorted(points.x)) == ("overflowed (training loss)", [1, 2])
     assert "overflowed in more than 10% of their steps" in drawn.caption
     every = Results({"amsel2024/repeated": made.assign(seed=0, left_out=60_000)}, lambda key: {})
     titles = [panel.title for panel in figures(every)[0].panels]

@@ -19,6 +19,7 @@ from rankscope.papers.amsel2024.experiments import AUTHORS_POSITIONS, experiment
 from rankscope.papers.amsel2024.figures import figures
 from rankscope.papers.amsel2024.findings import findings
 from rankscope.papers.amsel2024.measurement import records
+from rankscope.papers.amsel2024.published import published
 from rankscope.papers.amsel2024.recipe import AUTHORS_RECIPE, Start
 from rankscope.papers.amsel2024.trainer import EncoderTrainer
 from rankscope.papers.amsel2024.training import start_of, train_group
@@ -85,6 +86,15 @@ def test_the_authors_protocol_is_theirs():
     assert cell.train.factor(149) == cell.train.factor(100)
 
 
+def test_the_control_changes_the_batches_and_nothing_else():
+    by_name = {one.name.partition("/")[2]: one for one in experiments(Scale.PAPER)}
+    control, repeated = by_name["authors-recipe"], by_name["repeated"]
+    assert control.train == repeated.train.replace(distinct_batches=None)
+    assert (control.model, control.task) == (repeated.model, repeated.task)
+    assert control.size == 7 * 2 * 2 * 2
+    assert all(cell.train.distinct_batches is None for cell in control.cells())
+
+
 def test_no_warm_up_epoch_is_no_division_by_zero():
     assert epoch_warmup_cosine(0, 10, 0.1, 10) == 1.0
     assert epoch_warmup_cosine(0, 20, 0.5, 10) == 0.0
@@ -133,7 +143,7 @@ def table(fit=0.1, fresh=1.0):
 
 
 def test_memory_is_claimed_where_new_points_are_worse_and_not_where_they_are_alike():
-    (claim,) = CLAIMS
+    claim = CLAIMS[0]
     assert judge(claim, table()).verdict is Verdict.HOLDS
     assert judge(claim, table(fit=0.9)).verdict is Verdict.FAILS
     shallow = table()
@@ -141,15 +151,33 @@ def test_memory_is_claimed_where_new_points_are_worse_and_not_where_they_are_ali
     assert judge(claim, shallow).verdict is Verdict.HOLDS, "one layer is not asked"
 
 
-def test_memory_is_undecided_where_a_training_fits_nothing_or_overflowed():
-    (claim,) = CLAIMS
+def test_memory_leaves_out_and_names_ranks_of_which_a_training_fits_nothing_or_overflowed():
+    claim = CLAIMS[0]
     one = (table()["rank"] == 4) & (table()["layers"] == 3) & (table()["seed"] == 2)
+    named = "(left out, as they do not fit them or overflowed: 3 layers, budget 1, rank 4)"
     untrained = table().assign(trained=~one)
-    assert judge(claim, untrained).verdict is Verdict.UNDECIDED
-    for steps, verdict in ((10_000, Verdict.HOLDS), (10_001, Verdict.UNDECIDED)):
-        assert judge(claim, table().assign(left_out=one * steps)).verdict is verdict
     lost = untrained.assign(best_epoch=untrained["best_epoch"].where(~one, math.inf))
-    assert judge(claim, lost).verdict is Verdict.UNDECIDED, "every epoch had a step that overflowed"
+    for without in (untrained, lost, table().assign(left_out=one * 10_001)):
+        judgement = judge(claim, without.assign(error=without["error"].where(without["rank"] != 4, 0.1)))
+        assert judgement.verdict is Verdict.HOLDS, "rank 1 alone is asked"
+        assert named in judgement.how
+    assert named not in judge(claim, table().assign(left_out=one * 10_000)).how
+
+
+def test_a_shape_that_fits_nothing_does_not_decide_what_is_remembered():
+    claim = CLAIMS[0]
+    junk = table(fit=1.0).assign(budget=8, trained=False)
+    judgement = judge(claim, pd.concat([table(), junk], ignore_index=True))
+    assert (judgement.verdict, len(judgement.checks)) == (Verdict.HOLDS, 1)
+    assert "overflowed: 3 layers, budget 8)" in judgement.how
+    assert judge(claim, junk).verdict is Verdict.UNDECIDED, "where nothing fits there is nothing to ask"
+
+
+def test_memory_is_asked_of_the_weights_that_were_measured():
+    claim = CLAIMS[0]
+    fell_back = table().assign(last_epoch=1.0)
+    assert judge(claim, fell_back).verdict is Verdict.FAILS, "the least epoch had other weights"
+    assert judge(claim, table().assign(last_epoch=math.nan)).verdict is Verdict.HOLDS
 
 
 def drawn_figure(tables):
@@ -168,19 +196,39 @@ def test_figure_1_has_both_errors_and_the_fresh_training_beside_them():
     both = drawn_figure({"repeated": repeated, "figure1": fresh})
     assert both.experiments == ("amsel2024/figure1", "amsel2024/repeated")
     assert [panel.title for panel in both.panels] == ["1 layer, budget 1", "3 layers, budget 1"]
-    assert [one.y[0] for one in both.panels[1].series] == pytest.approx([0.1, 1.0, 0.5]), (
-        "of losses the least"
+    assert [one.y[0] for one in both.panels[1].series] == pytest.approx([0.1, 1.0, 0.5, 1.0]), (
+        "of losses the least, and the error of no answer"
     )
     alone = drawn_figure({"figure1": fresh})
     names = [one.entry for one in alone.panels[0].series]
-    assert [name.endswith("(not run)") for name in names] == [True, True, False]
+    assert [name.endswith("(not run)") for name in names] == [True, True, False, False]
     assert [panel.title for panel in alone.panels] == ["1 layer, budget 1", "3 layers, budget 1"], (
         "the legend says it"
     )
     partly = drawn_figure({"figure1": fresh, "repeated": repeated[repeated["layers"] == 1]})
     assert partly.panels[1].title == "3 layers, budget 1 (repeated batches not run)"
     untrained = drawn_figure({"figure1": fresh.assign(trained=fresh["rank"] > 1)})
-    assert untrained.panels[0].series[-1].name == "did not train"
+    assert untrained.panels[0].series[-2].name == "did not train"
+    last = both.panels[0].series[-1]
+    assert (last.name, last.x, last.y) == ("no answer", [1.0, 8.0], [1.0, 1.0])
+
+
+def test_a_curve_of_figure_1_breaks_at_a_rank_that_was_not_run_and_the_caption_names_it():
+    fresh, repeated = table(fresh=0.5), table().assign(angle=180.0, norm=1.0, sharpness=1.0)
+    middle = (fresh["rank"] == 4) & (fresh["layers"] == 3)
+    figure = drawn_figure({"repeated": repeated[~middle], "figure1": fresh[~middle]})
+    for curve in figure.panels[1].series[:3]:
+        assert (list(curve.x), [math.isnan(y) for y in curve.y]) == ([1, 4, 8], [False, True, False]), (
+            curve.name
+        )
+    for batches in ("repeated batches", "fresh batches"):
+        assert f"Not run on {batches}: 3 layers, budget 1, rank 4." in figure.caption
+    assert "Not run" not in drawn_figure({"repeated": repeated, "figure1": fresh}).caption
+    unfit = repeated.assign(trained=repeated["layers"] == 1)
+    assert (
+        "that fit nothing are part of the curves: 3 layers, budget 1."
+        in drawn_figure({"repeated": unfit}).caption
+    )
 
 
 def test_members_with_other_numbers_of_distinct_batches_share_a_stack_and_equal_their_solo_runs():
@@ -309,6 +357,55 @@ def test_the_finding_on_memory_leaves_out_what_overflowed():
     worst = (table()["rank"] == 4) & (table()["layers"] == 3)
     made = table().assign(error=table()["error"].where(~worst, 3.0))
     for lost, rank in ((0, 4), (60_000, 1)):
-        tables = {"amsel2024/repeated": made.assign(left_out=worst * lost)}
+        tables = {"amsel2024/repeated": made.assign(left_out=worst * lost, last_epoch=made["best_epoch"])}
         (found,) = findings(Results(tables, lambda key: {}))
-        assert f"3 layers of rank {rank} end at" in found.sentence
+        assert f"3 layers of rank {rank} end at 0.1; on new points the same weights" in found.sentence
+
+
+def test_the_finding_on_memory_says_which_weights_it_is_of():
+    tables = {"amsel2024/repeated": table().assign(last_epoch=math.nan)}
+    (found,) = findings(Results(tables, lambda key: {}))
+    assert (
+        "have 0.1 in their least epoch; on new points the final weights have an error of 1" in found.sentence
+    )
+    fell_back = {"amsel2024/repeated": table().assign(last_epoch=1.0)}
+    assert findings(Results(fell_back, lambda key: {})) == [], "at the end they have no answer on either"
+
+
+def test_the_finding_on_memory_counts_the_seeds_behind_every_value_that_it_counts():
+    theirs = published()
+    theirs = theirs[theirs["figure"] == "1"].assign(dim=64, trained=True, left_out=0, angle=0.0, norm=1.0)
+    rows = theirs.assign(best_epoch=theirs["error"], error=1.0)
+    twice = pd.concat([rows.assign(seed=seed, cell=str(seed)) for seed in (0, 1)], ignore_index=True)
+    once = twice[(twice["seed"] == 0) | (twice["rank"] > 1)]
+    for fitted, new, seeds in ((twice, twice, 2), (once, twice, 1), (twice, once, 1)):
+        tables = {"amsel2024/repeated": fitted, "amsel2024/figure1": new}
+        *_, found = findings(Results(tables, lambda key: {}))
+        assert found.seeds == seeds
+        assert "63 of 63 published values" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("deep", "answer"),
+    [
+        ((0.7, 0.2), "Not nearly: it divides the error by 2.5 at most."),
+        ((0.79, 0.49), "No: it does not help."),
+        ((0.7, 0.15), "It does here."),
+    ],
+)
+def test_the_finding_on_depth_says_how_much_it_helps_the_rank_that_it_helps_the_most(deep, answer):
+    errors = {1: (0.8, 0.5, 0.1), 3: (*deep, 0.1)}
+    rows = pd.DataFrame(
+        [
+            {"rank": rank, "layers": layers, "budget": 1, "dim": 8, "seed": seed, "error": error}
+            for layers, row in errors.items()
+            for rank, error in zip((1, 4, 8), row, strict=True)
+            for seed in range(2)
+        ]
+    )
+    (found,) = findings(Results({"amsel2024/figure1": rows}, lambda key: {}))
+    assert found.answer == answer
+    assert (
+        f"heads of rank 4 in 8 dimensions, which gain the most by depth, err by 0.5 in 1 layer and by {deep[1]} in"
+        in (found.sentence)
+    )

@@ -6,13 +6,14 @@ may not have come to their end: 100,000 steps in six hours are 4.6 per second, 2
 """
 
 from functools import partial
+from itertools import product
 
 import pandas as pd
 
-from rankscope.figures.figure import Figure, Mark, Panel, Series, curve
+from rankscope.figures.figure import Figure, Panel, Series, curve
 from rankscope.lab.paper import Makers
 from rankscope.lab.tidy import MEASUREMENT, rows_of
-from rankscope.papers.amsel2024.measurement import COURSE
+from rankscope.papers.amsel2024.measurement import COURSE, COURSE_PARTS
 from rankscope.papers.amsel2024.published import (
     FIGURES,
     KIND,
@@ -26,7 +27,7 @@ TITLE = "How the training loss falls on batches that repeat"
 
 
 def _course(name: str, figure: str, table: pd.DataFrame) -> Figure | None:
-    """A panel for every place of the talk's figure but its ranks, which are the curves."""
+    """A panel for every place of the talk's figure but its ranks, which are the curves; empty where none was kept."""
     rows = rows_of(table, COURSE) if MEASUREMENT in table else table[:0]
     if rows.empty:
         return None
@@ -35,13 +36,16 @@ def _course(name: str, figure: str, table: pd.DataFrame) -> Figure | None:
     published_in, axes, _ = FIGURES[figure]
     places = [axis for axis in axes if axis != "rank"]
     theirs = published_beside(table, figure)
+    levels = [sorted(rows[axis].unique()) for axis in places]
     panels = []
-    for place, own in rows.groupby(places, sort=True):
+    for place in product(*levels):
         at = dict(zip(places, place, strict=True))
-        matching = theirs[(theirs[places] == pd.Series(at)).all(axis=1)].set_index("rank")["error"]
-        panels.append(_panel(place_name(at), own, matching))
+        own, published = (one[(one[places] == pd.Series(at)).all(axis=1)] for one in (rows, theirs))
+        panels.append(_panel(place_name(at), own, published.set_index("rank")["error"]))
     grey = (
-        " Rings at the end: published." if len(theirs) else f" The talk's values are for dim {PUBLISHED_DIM}."
+        " Dashed, in the colour of its rank: published."
+        if len(theirs)
+        else f" The talk's values are for dim {PUBLISHED_DIM}."
     )
     return Figure(
         id=f"amsel2024-{name}-course",
@@ -51,22 +55,27 @@ def _course(name: str, figure: str, table: pd.DataFrame) -> Figure | None:
         caption="The least epoch up to a share of all epochs: what would be published of a training that ended there. Where "
         f"a curve passes its published value early, the published training may not have come to its end.{grey}",
         panels=panels,
-        columns=int(rows[places[-1]].nunique()),
+        columns=len(levels[-1]),
         shared_y=True,
     )
 
 
 def _panel(title: str, rows: pd.DataFrame, theirs: "pd.Series[float]") -> Panel:
-    """A curve per rank, and its published value at the end."""
+    """A curve per rank, each with its published value as a level."""
     series = []
-    for rank, own in rows.groupby("rank", sort=True):
-        name = f"rank {rank}"
-        series.append(curve(name, own, "share", "best_epoch"))
+    for rank in sorted({*rows["rank"], *theirs.index}):
+        name, own = f"rank {rank}", rows[rows["rank"] == rank]
+        series.append(curve(name, own, "share", "best_epoch") if len(own) else Series(name, [], []))
         if rank in theirs.index:
-            ends_at = [float(theirs[rank])]
-            series.append(Series("published", [1.0], ends_at, mark=Mark.POINTS, paper=True, like=name))
+            level = [float(theirs[rank])] * 2
+            series.append(Series("published", [1 / COURSE_PARTS, 1.0], level, paper=True, like=name))
     return Panel(
-        title, "share of the training", "least epoch's training loss", series, log_y=True, ordered=True
+        f"{title}{'' if len(rows) else ' (no course)'}",
+        "share of the training",
+        "least epoch's training loss",
+        series,
+        log_y=True,
+        ordered=True,
     )
 
 

@@ -47,7 +47,7 @@ A stopped group continues where it was, a killed one from its last checkpoint, a
 `paper` may take hours.
 """
 
-NAME = "amsel2024"
+NAME, CONTROL = "amsel2024", "authors-recipe"
 
 
 REPEATED = OUR_RECIPE.replace(distinct_batches=4)
@@ -64,7 +64,8 @@ class Sizes:
     `precision` is that of the arrays, and `coarse` that of figure 1's one-layer encoders below the largest
     budget, whose errors stay above .015; docs/paper-scale.md says what was compared. `figure_start` is where figure 1's
     encoders start: at `paper` where those of results/ did. `repeated_longer` says whether positions, N and d are run with
-    repeated batches as well, and `supplement` has the ranks of figure 1 that the authors ran once more.
+    repeated batches as well, `supplement` has the ranks of figure 1 that the authors ran once more, and `control` the layers
+    and budgets that are trained on fresh batches by the recipe of the repeated ones.
     """
 
     dim: int
@@ -89,6 +90,7 @@ class Sizes:
     point_budgets: tuple[int, ...]
     point_steps: int
     samples: int
+    control: tuple[tuple[int, ...], tuple[int, ...]]
     precision: Precision = Precision.FLOAT32
     coarse: Precision = Precision.FLOAT32
     figure_start: Start = OUR_RECIPE.start
@@ -103,13 +105,14 @@ SIZES = {
         dim=4, tokens=4, hidden=16, ranks=(1, 4), budgets=(1, 4), layers=(1, 3), batch=16, steps=15,
         long_steps=15, learning_rate=0.05, long_rate=0.05, seeds=2, position_ranks=(1, 4), token_ranks=(1, 4),
         middle_budget=1, many_tokens=(3, 6), tokens_budget=1, dims=(4, 8), heads_per_block=(1, 4),
-        point_budgets=(1,), point_steps=15, samples=60, supplement=(1,),
+        point_budgets=(1,), point_steps=15, samples=60, supplement=(1,), control=((1, 3), (1,)),
     ),
     Scale.QUICK: Sizes(
         dim=8, tokens=5, hidden=32, ranks=(1, 4, 8), budgets=(1, 8), layers=(1, 3, 5), batch=64, steps=640,
         long_steps=640, learning_rate=0.05, long_rate=0.05, seeds=5, position_ranks=(1, 4), token_ranks=(1, 8),
         middle_budget=1, many_tokens=(3, 5, 10), tokens_budget=1, dims=(4, 8, 16), heads_per_block=(1, 2, 4),
         point_budgets=(1, 4), point_steps=300, samples=2000, repeated_longer=False,
+        control=((3,), (1,)),
     ),
     Scale.PAPER: Sizes(
         dim=64, tokens=16, hidden=2048, ranks=(1, 2, 4, 8, 16, 32, 64), budgets=(1, 8, 64), layers=(1, 3, 5),
@@ -119,7 +122,7 @@ SIZES = {
         dims=(16, 64, 128, 256), heads_per_block=(1, 2, 4, 8, 16), point_budgets=(1, 8),
         point_steps=20_000, samples=20_000, precision=Precision.FLOAT16,
         coarse=Precision.BFLOAT16, figure_start=Start.TOWARDS_ANSWER, repeated=AUTHORS_RECIPE,
-        repeated_seeds=2, supplement=(16, 32),
+        repeated_seeds=2, supplement=(16, 32), control=((1, 3), (1, 8)),
     ),
 }  # fmt: skip
 
@@ -131,7 +134,7 @@ def experiments(scale: Scale) -> list[Experiment]:
         trained(sizes, "figure1", _figure_1(sizes), precision=sizes.coarse, start=sizes.figure_start),
         *_longer(sizes, "", range(sizes.seeds), OUR_POSITIONS, sizes.hidden // sizes.dim),
     ]
-    return [*fresh, *_repeated(sizes), _two_points(sizes), _constructions(sizes)]
+    return [*fresh, *_repeated(sizes), _control(sizes), _two_points(sizes), _constructions(sizes)]
 
 
 def _longer(
@@ -182,15 +185,21 @@ def _repeated(sizes: Sizes) -> list[Experiment]:
         fresh.append(_supplement(sizes))
     if sizes.repeated_longer:
         fresh += _longer(sizes, "repeated-", seeds, AUTHORS_POSITIONS, None)
+    return [replace(one, train=_by(sizes.repeated, one.train), trainer=RepeatedTrainer()) for one in fresh]
+
+
+def _control(sizes: Sizes) -> Experiment:
+    """The recipe of the repeated batches on fresh ones: which of the two it is that makes low rank look good."""
+    layers, budgets = sizes.control
+    grid = Grid(seed=range(sizes.repeated_seeds), rank=sizes.ranks, layers=layers, budget=budgets)
+    one = trained(sizes, CONTROL, grid)
+    return replace(one, train=_by(sizes.repeated.replace(distinct_batches=None), one.train))
+
+
+def _by(recipe: Recipe, other: Recipe) -> Recipe:
+    """A recipe at the scale of another."""
     kept = ("steps", "batch", "learning_rate", "precision")
-    return [
-        replace(
-            one,
-            train=sizes.repeated.replace(**{name: getattr(one.train, name) for name in kept}),
-            trainer=RepeatedTrainer(),
-        )
-        for one in fresh
-    ]
+    return recipe.replace(**{name: getattr(other, name) for name in kept})
 
 
 def _supplement(sizes: Sizes) -> Experiment:

@@ -1,12 +1,15 @@
 """Figure 1 in one look: what was published, what repeated batches give, and what is true of new points."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
 from rankscope.lab.paper import Results
-from rankscope.lab.replication import Point
+from rankscope.lab.replication import READ_OFF_LOG, Point
+from rankscope.papers.amsel2024.experiments import CONTROL as AUTHORS_ON_FRESH
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
     OVERFLOWED,
@@ -18,15 +21,23 @@ from rankscope.papers.amsel2024.published import (
     replications,
 )
 
-FRESH, REPEATED, FURTHER = "amsel2024/figure1", "amsel2024/repeated", f"amsel2024/{SUPPLEMENT}"
+FRESH, REPEATED, FURTHER, CONTROL = (
+    f"amsel2024/{name}" for name in ("figure1", "repeated", SUPPLEMENT, AUTHORS_ON_FRESH)
+)
 FITTED = "repeated batches, training loss"
 RECALLED = "the same weights, new points"
 LEARNED = "fresh batches, new points"
+CUT = "overflowed (training loss)"
+"""Rings in the colour of the other training losses, so that a point of another curve under one is seen."""
+
+CONTROLLED = "fresh batches, recipe of the repeated ones"
+
+WAYS = {REPEATED: "repeated batches", FRESH: "fresh batches"}
 
 
 def figure_1(results: Results, *run: pd.DataFrame | None) -> Figure:
-    """A panel for each depth and budget, of the trainings on fresh batches, on repeated ones, and of the supplement."""
-    names = (FRESH, REPEATED, FURTHER)
+    """A panel for each depth and budget: trainings on fresh batches, on repeated ones, the supplement and the control."""
+    names = (FRESH, REPEATED, FURTHER, CONTROL)
     tables = {name: ends(table) for name, table in zip(names, run, strict=True) if table is not None}
     theirs = published_beside(pd.concat(tables.values()), "1")
     shapes = sorted(
@@ -62,48 +73,65 @@ def _panel(
     budget: int,
 ) -> Panel:
     """Four curves over rank; the title counts the published values that repeated batches give."""
-    repeated, fresh, further = (
-        _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH, FURTHER)
+    ranks = sorted({int(rank) for table in (*tables.values(), theirs) for rank in table["rank"]})
+    repeated, fresh, further, control = (
+        _at(tables[name], layers, budget) if name in tables else None
+        for name in (REPEATED, FRESH, FURTHER, CONTROL)
     )
     series = [Series(name, [], []) for name in (FITTED, RECALLED, LEARNED)]
     if repeated is not None and len(repeated):
         lossy = overflowed(repeated)
         kept, cut = repeated[~lossy], repeated[lossy]
-        least = kept.groupby("rank", sort=True)["best_epoch"].min()
-        series[0] = Series(FITTED, [float(str(rank)) for rank in least.index], least.tolist())
-        series[1] = curve(RECALLED, kept, "rank", "error")
+        least = kept.groupby("rank")["best_epoch"].min().reset_index()
+        series[0] = _curve(FITTED, least, "best_epoch", ranks)
+        series[1] = _curve(RECALLED, kept, "error", ranks)
         if len(cut):
-            series.append(_points("overflowed, training loss", cut, "best_epoch"))
+            series.append(replace(_points(CUT, cut, "best_epoch"), paper=True, like=FITTED))
     if further is not None and len(further):
         compared = further[~overflowed(further, SUPPLEMENT)]
         series.append(_points("supplementary runs, training loss", compared, "best_epoch"))
     if fresh is not None and len(fresh):
-        series[2] = curve(LEARNED, fresh, "rank", "error")
+        series[2] = _curve(LEARNED, fresh, "error", ranks)
         lost = fresh[~fresh["trained"].astype(bool)]
         if len(lost):
             series.append(_points("did not train", lost, "error"))
+    if control is not None and len(control):
+        series.append(_points(CONTROLLED, control, "error"))
     drawn = _at(theirs, layers, budget)
     if len(drawn):
         series.append(paper_line("published", drawn.set_index("rank")["error"].astype(float), like=FITTED))
+    series.append(Series("no answer", [float(ranks[0]), float(ranks[-1])], [1.0, 1.0], paper=True))
     words = place_name({"layers": layers, "budget": budget})
+    found = {name: table for name, table in ((REPEATED, repeated), (FRESH, fresh)) if table is not None}
+    title = f"{words}{_agreeing(words, agree)}{_absent(found)}"
+    return Panel(title, "rank", "error", series, log_x=True, log_y=True)
+
+
+def _curve(name: str, rows: pd.DataFrame, column: str, ranks: Sequence[int]) -> Series:
+    """A column over the ranks; the line breaks at those in between that have no row."""
+    first, last = rows["rank"].min(), rows["rank"].max()
+    between = [rank for rank in ranks if first < rank < last and rank not in set(rows["rank"])]
+    gaps = [pd.DataFrame({"rank": between, column: math.nan})] if between else []
+    return curve(name, pd.concat([rows[["rank", column]], *gaps]), "rank", column)
+
+
+def _agreeing(words: str, agree: Mapping[str, Point]) -> str:
+    """How many published values of a panel are the training loss on repeated batches."""
     places = [
         point
         for where, point in agree.items()
         if where.startswith(f"{words}, ") and point.measured is not None
     ]
-    come_out = (
-        f": {sum(bool(point.agrees) for point in places)} of {len(places)} published values come out"
-        if places
-        else ""
-    )
-    found = {REPEATED: repeated is not None and len(repeated), FRESH: fresh is not None and len(fresh)}
-    absent = [
-        f"{name} batches "
-        for name, key in (("repeated", REPEATED), ("fresh", FRESH))
-        if key in tables and not found[key]
-    ]
-    not_run = f" ({''.join(absent) if any(found.values()) else ''}not run)" if absent else ""
-    return Panel(f"{words}{come_out}{not_run}", "rank", "error", series, log_x=True, log_y=True)
+    agreeing = sum(bool(point.agrees) for point in places)
+    return f": {agreeing} of {len(places)} published = training loss" if places else ""
+
+
+def _absent(found: Mapping[str, pd.DataFrame]) -> str:
+    """Which of the experiments that were run have nothing in a panel."""
+    absent = [name for name, rows in found.items() if rows.empty]
+    if len(absent) == len(found):
+        return " (not run)"
+    return "".join(f" ({WAYS[name]} not run)" for name in absent)
 
 
 def _points(name: str, rows: pd.DataFrame, column: str) -> Series:
@@ -113,23 +141,54 @@ def _points(name: str, rows: pd.DataFrame, column: str) -> Series:
 
 def _caption(tables: Mapping[str, pd.DataFrame], theirs: pd.DataFrame) -> str:
     said = [
-        "An answer of zero has error 1. Mean over seeds with its 95% interval; for training losses the best "
-        "seed's, as published. heads = budget·dim/rank, so that along a line every model has the same parameters.",
+        "An answer of zero has error 1 (no answer). Errors on new points: geometric mean over seeds, as the axis is "
+        "logarithmic, with its 95% interval; training losses: the least epoch of the best seed, as published. heads = "
+        "budget·dim/rank, so that along a line every model has the same parameters.",
     ]
     dim = int(next(iter(tables.values()))["dim"].iloc[0])
     if theirs.empty:
         said.append(f"The talk's curves are not drawn: its dim is {PUBLISHED_DIM}, here it is {dim}.")
     else:
-        said.append("Published: the talk's curves, best of 5 seeds, read off its plots.")
+        said.append(
+            "Published: the talk's curves, best of 5 seeds, read off its plots; titles count those that the training loss on "
+            f"repeated batches agrees with, within {READ_OFF_LOG:.0%}."
+        )
+    said += [gaps for name, way in WAYS.items() if name in tables and (gaps := _gaps(tables[name], way))]
     repeated, fresh = tables.get(REPEATED), tables.get(FRESH)
     if repeated is not None and overflowed(repeated).any():
         said.append(
             f"Trainings on repeated batches whose gradients overflowed in more than {OVERFLOWED:.0%} of their steps are "
-            "separate points, and are not compared with published values."
+            "rings, and are not compared with published values."
         )
+    if repeated is not None and (unfit := _unfit(repeated)):
+        said.append(f"On repeated batches trainings that fit nothing are part of the curves: {unfit}.")
     if fresh is not None:
-        said.append(untrained(fresh))
+        said.append(f"Fresh batches: {untrained(fresh)}")
+    if repeated is not None and fresh is not None and not theirs.empty:
+        apart = "are points" if CONTROL in tables else f"have not been run ({AUTHORS_ON_FRESH})"
+        said.append(
+            "Fresh batches follow our recipe, repeated ones the authors', so that between the two the recipe changes as well "
+            f"as the data; trainings by the authors' recipe on fresh batches {apart}."
+        )
     return " ".join(said)
+
+
+def _gaps(table: pd.DataFrame, way: str) -> str:
+    """The ranks that were not run at places of which some were: there the lines break."""
+    ranks = set(table["rank"])
+    places = []
+    for (layers, budget), rows in table.groupby(["layers", "budget"], sort=True):
+        missing = sorted(ranks - set(rows["rank"]))
+        if missing:
+            words = place_name({"layers": layers, "budget": budget})
+            places.append(f"{words}, rank {', '.join(map(str, missing))}")
+    return f"Not run on {way}: {'; '.join(places)}." if places else ""
+
+
+def _unfit(repeated: pd.DataFrame) -> str:
+    """The places where a training on repeated batches did not fit them."""
+    shapes = repeated[~repeated["trained"].astype(bool)][["layers", "budget"]].drop_duplicates()
+    return "; ".join(place_name({"layers": layers, "budget": budget}) for layers, budget in shapes.to_numpy())
 
 
 UNTRAINED = "A training no better than a multiple of the point itself counts as failed and is drawn as a separate point."

@@ -11,12 +11,13 @@ from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_l
 from rankscope.lab.paper import Makers, Results, drawn
 from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.course import COURSES
-from rankscope.papers.amsel2024.figure_1 import FRESH, REPEATED, figure_1, untrained
+from rankscope.papers.amsel2024.experiments import CONTROL, SIZES
+from rankscope.papers.amsel2024.figure_1 import figure_1, untrained
+from rankscope.papers.amsel2024.identity import identity
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
     KIND,
     PUBLISHED_DIM,
-    PUBLISHED_IDENTITY,
     SUPPLEMENT,
     published_beside,
 )
@@ -28,11 +29,11 @@ MEANS = "Mean over seeds with its 95% interval."
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run, and the survey, which needs none."""
-    first: Makers = {("figure1", "repeated", SUPPLEMENT): (partial(figure_1, results),)}
+    first: Makers = {("figure1", "repeated", SUPPLEMENT, CONTROL): (partial(figure_1, results),)}
     others: Makers = {
-        ("repeated", "figure1"): (_identity,),
-        "positions": (_positions,),
-        "repeated-positions": (partial(_by_them, _positions),),
+        ("repeated", "figure1"): (identity,),
+        ("positions", "figure1"): (_positions,),
+        ("repeated-positions", "repeated"): (partial(_by_them, _positions),),
         "tokens": (_tokens,),
         "repeated-tokens": (partial(_by_them, _tokens),),
         "dims": (_dims,),
@@ -44,64 +45,37 @@ def figures(results: Results) -> list[Figure]:
     return [*made, survey_figure()]
 
 
-def _by_them(make: Callable[[pd.DataFrame], Figure], table: pd.DataFrame) -> Figure:
+def _by_them(make: Callable[..., Figure | None], *tables: pd.DataFrame | None) -> Figure | None:
     """A figure of training losses in the place of errors, with the talk's names of positions."""
-    losses = ends(table)
-    losses = losses.assign(error=losses["best_epoch"])
-    figure = make(losses.assign(positions=losses["positions"].map(KIND)) if "positions" in losses else losses)
+    figure = make(*(table if table is None else _losses(table) for table in tables))
+    if figure is None:
+        return None
     title = f"{figure.title}, by the authors' program: training loss on batches that repeat"
     return replace(figure, id=figure.id.replace("-", "-repeated-", 1), title=title)
 
 
-def _identity(*tables: pd.DataFrame | None) -> Figure | None:
-    """One layer of full rank, on batches that repeat, as the talk's were, and on fresh points."""
-    names = {REPEATED: "repeated batches", FRESH: "fresh batches"}
-    known = {name: ends(table) for name, table in zip(names, tables, strict=True) if table is not None}
-    full = {
-        name: rows.assign(scaled=rows["norm"] / rows["dim"] ** 0.5)
-        for name, table in known.items()
-        if "norm" in table and len(rows := table[(table["layers"] == 1) & (table["rank"] == table["dim"])])
-    }
-    if not full:
+def _losses(table: pd.DataFrame) -> pd.DataFrame:
+    losses = ends(table)
+    losses = losses.assign(error=losses["best_epoch"])
+    return losses.assign(positions=losses["positions"].map(KIND)) if "positions" in losses else losses
+
+
+def _positions(table: pd.DataFrame | None, figure_1_run: pd.DataFrame | None = None) -> Figure | None:
+    if table is None:
         return None
-    dim = int(next(iter(full.values()))["dim"].iloc[0])
-
-    def panel(title: str, y_label: str, column: str, published: str | None = None) -> Panel:
-        series = [
-            curve(names[name], rows, "budget", column, mark=Mark.POINTS, labels=True)
-            for name, rows in full.items()
-        ]
-        talk = PUBLISHED_IDENTITY[published] if published and dim == PUBLISHED_DIM else {}
-        if talk:
-            heads = [str(budget) for budget in talk]
-            series.append(Series("published", heads, list(talk.values()), mark=Mark.POINTS, paper=True))
-        return Panel(title, "heads of full rank", y_label, series)
-
-    return Figure(
-        id="amsel2024-identity",
-        title="What full rank learns: W_KᵀW_Q against −c·I",
-        paper_says="The angle to +I is 179.5° with one head, 176° with 8, 168.5° with 64: almost exactly −I; the norm is "
-        "about 2400, 1530 and 1470, big enough to make softmax act like hardmax.",
-        caption=f"One layer, full rank; mean over heads, then {MEANS.lower()} The norm is ‖W_KᵀW_Q‖_F/√dim, which is what the "
-        "authors' program plots; it computes it for W_Q W_Kᵀ, which has the same trace.",
-        panels=(
-            panel("angle to the identity", "degrees", "angle", "angle"),
-            panel("norm", "‖W_KᵀW_Q‖_F/√dim", "scaled", "norm"),
-            panel("sharpness c/√rank", "β of softmax(−β Xᵀy)", "sharpness"),
-        ),
-        experiments=tuple(full),
+    twice = (
+        "" if figure_1_run is None else
+        " Without positions there are two runs: this figure's, with the steps and the learning rate of its others, and figure "
+        "1's, of which the talk's curve is."
     )  # fmt: skip
-
-
-def _positions(table: pd.DataFrame) -> Figure:
     return Figure(
         id="amsel2024-positions",
         title="Positional encodings",
         paper_says="Added, they do not help at all. Appended as extra dimensions, they change nothing with one layer, "
         "and with several let low rank overcome its bottleneck.",
-        caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are. "
+        caption=f"{MEANS} Appended positions are as wide as the point; heads, rank and budget stay as they are.{twice} "
         f"{untrained(table)} {_sizes(table)}",
-        panels=_by_depth(table),
+        panels=_by_depth(table, figure_1_run),
         shared_y=True,
     )
 
@@ -218,7 +192,7 @@ def survey_figure() -> Figure:
     )  # fmt: skip
 
 
-def _by_depth(table: pd.DataFrame) -> list[Panel]:
+def _by_depth(table: pd.DataFrame, figure_1_run: pd.DataFrame | None) -> list[Panel]:
     """Error over rank, one panel per depth: of the table and, where our sizes are the talk's, of its figure."""
     panels = []
     for layers in sorted({*table["layers"], *published_beside(table, "positions")["layers"]}):
@@ -226,9 +200,27 @@ def _by_depth(table: pd.DataFrame) -> list[Panel]:
         title = f"{counted(layers, 'layer')}{'' if len(rows) else ' (not run)'}"
         kinds = _values(table, "positions")
         lines = _lines(rows, "positions", "rank", str, kinds) if len(rows) else []
-        series = [*lines, *_behind(table, "positions", layers=layers)]
+        series = [
+            *lines,
+            *_figure_1s(table, figure_1_run, layers),
+            *_behind(table, "positions", layers=layers),
+        ]
         panels.append(Panel(title, "rank", "error", series, log_x=True, log_y=True))
     return panels
+
+
+def _figure_1s(table: pd.DataFrame, run: pd.DataFrame | None, layers: int) -> list[Series]:
+    """The line without positions of figure 1, where the talk takes it from: our run of it, and the talk's."""
+    dim = int(table["dim"].iloc[0])
+    budget = next(sizes.middle_budget for sizes in SIZES.values() if sizes.dim == dim)
+    ours, theirs = (
+        None if rows is None else rows[(rows["layers"] == layers) & (rows["budget"] == budget)]
+        for rows in (run, published_beside(table, "1"))
+    )
+    series = [] if ours is None or ours.empty else [curve("none, figure 1's run", ours, "rank", "error")]
+    if theirs is not None and len(theirs):
+        series.append(paper_line("talk, positions none", theirs.set_index("rank")["error"]))
+    return series
 
 
 def _lines(

@@ -10,10 +10,15 @@ from rankscope.lab.paper import Results, found
 from rankscope.lab.seeds import fewest_seeds
 from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.measurement import ends
-from rankscope.papers.amsel2024.published import overflowed, replications
+from rankscope.papers.amsel2024.published import at_the_end, overflowed, replications
 
 CLEARLY = 2.0
 """Factor between two errors from which the larger is clearly worse; that of the claims."""
+
+HELPS = 1 / 0.95
+"""Factor by which depth lowers an error from which it helps; that of the claims."""
+
+PLACE = ["layers", "budget", "rank"]
 
 EXPERIMENTS = "src/rankscope/papers/amsel2024/EXPERIMENTS.md"
 
@@ -69,27 +74,27 @@ def _thin_heads(table: pd.DataFrame) -> Finding | None:
 
 
 def _depth(table: pd.DataFrame) -> Finding | None:
-    """The least budget that has every depth, at the middle rank below full."""
+    """The least budget that has every depth, at the rank below full that depth helps the most."""
     full = table["dim"].max()
     layers = sorted(int(count) for count in table["layers"].unique())
+    first, last = layers[0], layers[-1]
     for _, rows in table.groupby("budget", sort=True):
-        low = sorted(rank for rank in rows["rank"].unique() if rank < full)
-        if len(layers) < 2 or not low:
-            return None
-        rank = low[len(low) // 2]
-        errors = rows.groupby(["layers", "rank"])["error"].mean()
-        if not all((depth, at) in errors for depth in layers for at in (rank, full)):
+        errors = rows.pivot_table(index="rank", columns="layers", values="error").reindex(columns=layers)
+        errors = errors.dropna()
+        low = errors[errors.index < full]
+        if len(layers) < 2 or low.empty or full not in errors.index:
             continue
-        first, last = layers[0], layers[-1]
-        behind = errors[last, rank] / errors[last, full]
+        helped = low[first] / low[last]
+        rank = int(helped.idxmax())
+        behind = errors[last][rank] / errors[last][full]
         return Finding(
             name="depth",
             question=Question.DEPTH,
-            answer="No: it helps a little." if behind >= CLEARLY else "It does here.",
-            sentence=f"On points not seen in training, heads of rank {rank} in {full} dimensions err by "
-            f"{decimals(errors[first, rank])} in {counted(first, 'layer')} and by {decimals(errors[last, rank])} in "
-            f"{counted(last, 'layer')}; full rank with as many parameters errs by {decimals(errors[last, full])}, "
-            f"{decimals(behind)} times less.",
+            answer=_rescued(helped[rank], behind),
+            sentence=f"On points not seen in training, heads of rank {rank} in {full} dimensions, which gain the most by "
+            f"depth, err by {decimals(errors[first][rank])} in {counted(first, 'layer')} and by "
+            f"{decimals(errors[last][rank])} in {counted(last, 'layer')}; full rank with as many "
+            f"parameters errs by {decimals(errors[last][full])}, {decimals(behind)} times less.",
             claims=("amsel2024.depth-helps", "amsel2024.depth-behind"),
             figure="amsel2024-1",
             link=EXPERIMENTS,
@@ -109,30 +114,44 @@ def _depth(table: pd.DataFrame) -> Finding | None:
     return None
 
 
+def _rescued(helped: float, behind: float) -> str:
+    """What depth does for low rank, by the factor that it helps the most and by how far that stays behind full rank."""
+    if behind < CLEARLY:
+        return "It does here."
+    if helped < HELPS:
+        return "No: it does not help."
+    return f"Not nearly: it divides the error by {decimals(helped)} at most."
+
+
 def _memory(results: Results, table: pd.DataFrame) -> Finding | None:
     """Where weights that fit repeated batches err the most beyond that on new points, of the places with the most seeds."""
     table = ends(table)
-    deep = table[(table["layers"] > 1) & (table["rank"] < table["dim"]) & ~overflowed(table)]
-    seeds = deep.groupby(["layers", "budget", "rank"])["seed"].transform("nunique")
-    deep = deep[seeds == seeds.max()]
-    means = deep.groupby(["layers", "budget", "rank"])[["best_epoch", "error"]].mean()
+    whole = table[~overflowed(table)]
+    deep = whole[(whole["layers"] > 1) & (whole["rank"] < whole["dim"])]
+    seeds = deep.groupby(PLACE)["seed"].transform("nunique")
+    deep = deep.assign(fitted=at_the_end(deep))[seeds == seeds.max()]
+    means = deep.groupby(PLACE)[["fitted", "error"]].mean()
     if means.empty:
         return None
-    worst = means.iloc[[int((means["error"] - means["best_epoch"]).argmax())]].reset_index().iloc[0]
-    layers, rank, fitted, new = (worst[name] for name in ("layers", "rank", "best_epoch", "error"))
+    worst = means.iloc[[int((means["error"] - means["fitted"]).argmax())]].reset_index().iloc[0]
+    layers, rank, fitted, new = (worst[name] for name in ("layers", "rank", "fitted", "error"))
     if new < CLEARLY * fitted:
         return None
+    example = deep[(deep[PLACE] == worst[PLACE]).all(axis=1)]
+    ended = "last_epoch" in example and bool(example["last_epoch"].notna().all())
+    come_out = _come_out(results)
     return Finding(
         name="memory",
         question=Question.DEPTH,
         answer="The published curves of figure 1 show memorized training data.",
         sentence=f"The authors' program repeats the same 100 batches in every epoch and reports training loss. Trained "
-        f"this way, {counted(int(layers), 'layer')} of rank {rank:g} end at {decimals(fitted)}; on new points the same "
-        f"weights have an error of {decimals(new)}, where an answer of zero has 1.{_come_out(results)}",
+        f"this way, {counted(int(layers), 'layer')} of rank {rank:g} {'end at' if ended else 'have'} {decimals(fitted)}"
+        f"{'' if ended else ' in their least epoch'}; on new points the {'same' if ended else 'final'} weights have an error "
+        f"of {decimals(new)}, where an answer of zero has 1.{come_out}",
         claims=("amsel2024.memory",),
         figure="amsel2024-1",
         link=EXPERIMENTS,
-        seeds=fewest_seeds(deep, ["layers", "budget", "rank"]),
+        seeds=_fewest_behind(results) if come_out else fewest_seeds(deep, PLACE),
         contradicts=True,
     )
 
@@ -150,3 +169,9 @@ def _come_out(results: Results) -> str:
         f" We reproduce {counts['repeated']} published values as training loss on repeated batches, and "
         f"{counts['figure1']} as error after training on fresh ones."
     )
+
+
+def _fewest_behind(results: Results) -> int:
+    """The least number of seeds behind one of the values that are counted."""
+    tables = (ends(results.tables[f"amsel2024/{name}"]) for name in ("repeated", "figure1"))
+    return min(fewest_seeds(table[~overflowed(table)], PLACE) for table in tables)

@@ -95,6 +95,12 @@ def overflowed(table: pd.DataFrame, experiment: str = "repeated") -> "pd.Series[
     return table["left_out"].fillna(0) > OVERFLOWED * STEPS.get(experiment, LONG_STEPS)
 
 
+def at_the_end(table: pd.DataFrame) -> "pd.Series[float]":
+    """The training loss of the weights whose error was measured, those at the end; where it is not known the least epoch's."""
+    best = table["best_epoch"]
+    return table["last_epoch"].fillna(best) if "last_epoch" in table else best
+
+
 def _points(table: pd.DataFrame, figure: str, column: str) -> Iterator[Point]:
     """The figure's points, each beside the least value of our seeds."""
     _, names, tolerance = FIGURES[figure]

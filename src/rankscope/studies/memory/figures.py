@@ -70,8 +70,8 @@ def _bits(table: pd.DataFrame) -> Figure:
         title="What heads of low rank remember, in bits per parameter",
         paper_says=SOURCE,
         caption="Bits about the answers of the training set beyond those about answers to new points, over all parameters; "
-        "a lower bound, computed from the share of right answers. Grey: the bits of all answers, the most there is to "
-        "remember, and the two bits per parameter reported for language models.",
+        "an estimate from the shares of right answers, which tends to be too high. Grey: the bits of all answers, the most "
+        "there is to remember, and the two bits per parameter reported for language models.",
         panels=panels,
         columns=2,
         shared_y=True,

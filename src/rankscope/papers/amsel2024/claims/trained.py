@@ -87,7 +87,8 @@ def _depth_helps(table: pd.DataFrame) -> list[Check]:
     says="With more layers low rank is still much weaker than full rank.",
     value="factor 3 to 70 at half rank",
 )
-def _low_rank_stays_behind(table: pd.DataFrame) -> list[Check]:
+def low_rank_stays_behind(table: pd.DataFrame) -> list[Check]:
+    """With several layers the best lower rank errs clearly more than full rank, at every depth and budget."""
     return [
         Check(
             f"log₂ of best lower rank over full rank, {layers} layers, budget {budget}",
