@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from rankscope.catalogue import PAPERS
-from rankscope.cli.progress import run_behind_bar
+from rankscope.cli.progress import cost_by_experiment, left_over, run_behind_bar
 from rankscope.lab import Scale, Store, run
 from rankscope.lab.runner import Group, Schedule
 from rankscope.lab.selection import Selection
@@ -101,3 +101,19 @@ def test_a_run_that_is_stopped_exports_what_it_finished(cli, tmp_path, monkeypat
     assert code == 130
     assert "3 finished cells are kept" in err
     assert len(pd.read_parquet(tmp_path / "tables" / "amsel2024-figure1.parquet")) == 3
+
+
+def test_what_a_visit_leaves_is_said_with_its_cause():
+    todo = Schedule((Group(toy(), (), 100.0), Group(toy(), (), 100.0)), 2, 0, 1)
+    over = "25m are over: 1 of 2 groups are left. Run again to go on."
+    assert [left_over(1, todo, "25m", unused) for unused in (-3.0, 60.0)] == [over, over]
+    assert left_over(2, todo, "25m", 61.0) == (
+        "2 of 2 groups are left: they do not fit into 25m, and cannot be stopped on their way. Run again with a longer --for."
+    )
+
+
+def test_the_cost_of_a_queue_is_told_by_experiment_in_its_order():
+    short, long = toy(), replace(toy(), name="long")
+    groups = (Group(long, (), 3600.0), Group(short, (), 30.0), Group(long, (), 14400.0, done=0.75))
+    assert cost_by_experiment(Schedule(groups, 3, 0, 1)) == "Missing: long 2.0 h, toy 30 s."
+    assert cost_by_experiment(Schedule(groups, 3, 0, 2)) == "Missing: long 1.0 h, toy 15 s."

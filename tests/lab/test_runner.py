@@ -1,7 +1,7 @@
 """The runner with an engine that trains in this process, one group a look: what is begun, kept, named and told."""
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -138,6 +138,52 @@ def test_at_the_deadline_the_crew_is_stopped_and_what_ended_meanwhile_is_kept(tm
     assert run(todo, store, "cpu", engine=engine, deadline=time.monotonic() + 0.3) == 1
     assert engine.stopped
     assert store.finished(toy(9)) == keys(todo, 0)
+
+
+class Half(InTurn):
+    """A crew with room for so many groups; it ends the first, and comes half way with the others."""
+
+    def __init__(self, places, end=None):
+        super().__init__()
+        self.places, self.end = places, end
+
+    @property
+    def room(self):
+        return self.places - len(self.waiting)
+
+    def ended(self, seconds):
+        if self.waiting and self.waiting[0][0] == 0:
+            number, state = self.waiting.pop(0)
+            self.done += self.groups[number].seconds
+            yield number, self.trained(number, state)
+        elif self.waiting and not self.stopped:
+            self.done += 0.5 * self.groups[self.waiting[0][0]].seconds
+            self.stopped = True
+            if self.end is not None:
+                raise self.end
+        time.sleep(seconds)
+
+    def last(self):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("places", "workers", "noted"),
+    [(1, 1, {1: 0.005}), (2, 2, {1: 0.0, 2: 0.0}), (2, 1, {})],
+    ids=["one worker", "several", "more at hand than workers"],
+)
+@pytest.mark.parametrize("end", [None, KeyboardInterrupt()], ids=["deadline", "Ctrl-C"])
+def test_how_far_a_stopped_group_is_is_noted_where_that_is_known(
+    tmp_path, monkeypatch, places, workers, noted, end
+):
+    todo, told = replace(planned(1, 1, 1), workers=workers), {}
+    monkeypatch.setattr(
+        "rankscope.lab.runner.keep_share",
+        lambda store, group, seconds: told.update({todo.groups.index(group): seconds}),
+    )
+    with pytest.raises(KeyboardInterrupt) if end else nullcontext():
+        run(todo, Store(tmp_path), "cpu", engine=Half(places, end), deadline=time.monotonic() + 0.5)
+    assert told == pytest.approx(noted)
 
 
 def test_without_timing_no_step_is_tried_and_a_group_counts_by_its_steps(tmp_path):

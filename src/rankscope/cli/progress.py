@@ -1,6 +1,6 @@
 """What a run costs, how far it is, and where its page is: on standard error, apart from the results."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +8,20 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rankscope.cli.app import aside
+from rankscope.cli.engines import Chosen
 from rankscope.core import plain_errors
 from rankscope.lab import Experiment, Scale, Store, run
 from rankscope.lab.callbacks import Callback, telling
 from rankscope.lab.engines.engine import Engine
+from rankscope.lab.missing import for_device, lacking, seconds_of
 from rankscope.lab.runner import Schedule
+from rankscope.lab.sizes import counted
+from rankscope.lab.turns import shortest_part
 
 LINE = 5
 """Per cent of a run between two lines in a log."""
+
+HOUR = 3600
 
 
 def run_behind_bar(
@@ -103,6 +109,37 @@ def cost(todo: Schedule, scale: Scale, device: str, engine: Engine) -> str:
     )
 
 
+def for_a_queue(
+    experiments: Sequence[Experiment], store: Store, kept: Collection[str], where: Chosen, log: Console
+) -> list[Experiment]:
+    """What a queue runs: on this machine's GPU trainings alone. What that leaves out is said; a cluster has CPUs for it."""
+    here = for_device(experiments, "cpu" if where.elsewhere else where.device)
+    lack = lacking([one for one in experiments if one not in here], store, kept)
+    if lack:
+        cells = counted(sum(lack.values()), "cell")
+        aside(f"Left out {cells} of {', '.join(lack)}: they are for a CPU (--device cpu).", log)
+    return here
+
+
+def cost_by_experiment(todo: Schedule) -> str:
+    """About how long what is missing of every experiment takes, in the order in which they are begun."""
+    each = dict[str, float]()
+    for group in todo.groups:
+        name = group.experiment.name
+        each[name] = each.get(name, 0.0) + group.left / todo.workers
+    return f"Missing: {', '.join(f'{name} {_duration(seconds)}' for name, seconds in each.items())}."
+
+
+def left_over(left: int, todo: Schedule, visit: str, seconds: float) -> str:
+    """How many groups a visit leaves, and why, where so many seconds of it were not used."""
+    groups = f"{left} of {len(todo.groups)} groups are left"
+    if seconds <= shortest_part(seconds_of(visit)):
+        return f"{visit} are over: {groups}. Run again to go on."
+    return f"{groups}: they do not fit into {visit}, and cannot be stopped on their way. Run again with a longer --for."
+
+
 def _duration(total: float) -> str:
+    if total >= HOUR:
+        return f"{total / HOUR:.1f} h"
     minutes, seconds = divmod(round(total), 60)
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"

@@ -87,13 +87,16 @@ def reproduce(
     missing: Annotated[
         bool,
         typer.Option(
-            "--missing", help="Run what the results lack, most decisive cells first. No page, no verdicts."
+            "--missing",
+            help="Run what the results lack: the first two seeds of every point before all others, and the cheapest of them "
+            "first. No page, no verdicts.",
         ),
     ] = False,
     visit: Annotated[
         str | None,
         typer.Option(
-            "--for", help="Stop by itself after so long, such as 25m; unfinished trainings keep their state."
+            "--for",
+            help="Stop by itself after so long, such as 25m; unfinished trainings keep their state, and the next run goes on.",
         ),
     ] = None,
     tables: Annotated[
@@ -115,10 +118,10 @@ def reproduce(
 ) -> None:
     """Run the papers' experiments, judge every claim, write the page. A run that was stopped goes on where it was."""
     from rankscope.catalogue import find
-    from rankscope.cli.progress import cost, run_behind_bar, write_tables
+    from rankscope.cli import progress
     from rankscope.lab import Scale
     from rankscope.lab.callbacks import store_for, writer
-    from rankscope.lab.missing import for_a_visit, kept_cells, seconds_of
+    from rankscope.lab.missing import kept_cells, seconds_of
     from rankscope.lab.runner import FailedGroupsError, check_device, schedule
     from rankscope.lab.selection import Selection
     from rankscope.runs import remember
@@ -140,7 +143,7 @@ def reproduce(
         _decide(selection, max_seeds, out, chosen, group_size, as_json, strict)
         return
     deadline = None if visit is None else time.monotonic() + seconds_of(visit)
-    kept = kept_tables(results)
+    kept = _results(results, tables)
     _limit(chosen)
     callback = None if track is None else writer(track, out)
     store = store_for(out, callback)
@@ -148,11 +151,12 @@ def reproduce(
     experiments = _ready(selection, store, tables, log)
     remember(store, selection)
     have = kept_cells(experiments, kept) if missing and kept is not None else set()
+    here = progress.for_a_queue(experiments, store, have, chosen, log) if missing else experiments
     try:
         with chosen.start(partial(aside, log=log)) as place:
             with log.status("timing a step of each shape"):
                 todo = schedule(
-                    experiments,
+                    here,
                     store,
                     device,
                     memory,
@@ -162,10 +166,10 @@ def reproduce(
                     place,
                     timed=scale is not ScaleChoice.SMOKE or bool(visit),
                 )
-            aside(cost(todo, selection.scale, device, place), log)
-            if deadline is not None:
-                todo = for_a_visit(todo, deadline - time.monotonic())
-            left = run_behind_bar(todo, store, device, log, experiments, deadline, callback, place)
+            aside(progress.cost(todo, selection.scale, device, place), log)
+            if missing and todo.timed and todo.groups:
+                aside(progress.cost_by_experiment(todo), log)
+            left = progress.run_behind_bar(todo, store, device, log, experiments, deadline, callback, place)
     except FailedGroupsError as error:
         aside(str(error), log)
         raise typer.Exit(PARTIAL) from None
@@ -173,14 +177,21 @@ def reproduce(
         if callback is not None:
             callback.close()
         if tables is not None:
-            write_tables(tables, experiments, store, log)
-    if left:
-        aside(f"{visit} are over: {left} of {len(todo.groups)} groups are left. Run again to go on.", log)
+            progress.write_tables(tables, experiments, store, log)
+    if left and visit is not None and deadline is not None:
+        aside(progress.left_over(left, todo, visit, deadline - time.monotonic()), log)
     if experiment is not None or missing or left:
         export = "" if tables is not None else " rankscope export writes them as tables."
         aside(f"Finished cells: {store.path}.{export}", log)
         return
     _finish(selection, store, kept, log, as_json, strict)
+
+
+def _results(results: Path | None, tables: Path | None) -> Path | None:
+    """The tables to read; those that the run adds to may be yet to be made."""
+    if results is not None and tables is not None and results.resolve() == tables.resolve():
+        return results
+    return kept_tables(results)
 
 
 def _ready(selection: Selection, store: Store, tables: Path | None, log: Console) -> list[Experiment]:

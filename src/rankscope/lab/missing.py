@@ -1,19 +1,23 @@
 """What a folder of tables lacks of the experiments, as a queue that is worked off in visits of a limited time."""
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from pathlib import Path
+
+import torch
 
 from rankscope.core import InputError
 from rankscope.lab.experiment import Experiment
-from rankscope.lab.runner import Schedule
-from rankscope.lab.tables import read_kept
+from rankscope.lab.provenance import code_digest, roots_of
+from rankscope.lab.store import Store
+from rankscope.lab.tables import Kept, read_kept
+from rankscope.lab.trainer import Computation
 
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
-PIECE = 0.9
-"""Share of a visit that a piece of a longer group is planned to take."""
+OVERFLOWED = 0.1
+"""Share of its steps that a training may lose to gradients that overflowed in float16, and still be the recipe's."""
 
 
 def seconds_of(duration: str) -> float:
@@ -34,17 +38,40 @@ def seconds_of(duration: str) -> float:
 
 
 def kept_cells(experiments: Sequence[Experiment], folder: Path) -> set[str]:
-    """Keys of the experiments' cells that the folder has."""
+    """Keys of the experiments' cells that the folder has, without those that overflowed."""
     found = (read_kept(experiment, folder) for experiment in experiments)
-    return {str(key) for one in found if one is not None for key in one.provenance["key"]}
+    return {key for one in found if one is not None for key in {*one.provenance["key"]} - _overflowed(one)}
 
 
-def for_a_visit(todo: Schedule, seconds: float) -> Schedule:
-    """The queue as it is worked off in so many seconds.
+def _overflowed(kept: Kept) -> set[str]:
+    """Keys of trainings that older code has not done in full, for gradients overflowed in many of their steps.
 
-    A group that does not fit is left to a longer visit; if none fits, a piece of the first is done, and its state kept.
+    Loss scales have been mended since. What today's code leaves out, it would leave out again.
     """
-    if not todo.groups or any(group.seconds <= seconds for group in todo.groups):
-        return todo
-    first, *others = todo.groups
-    return replace(todo, groups=(replace(first, seconds=PIECE * seconds), *others))
+    if "left_out" not in kept.table:
+        return set()
+    lost = kept.table.groupby("cell")["left_out"].max().to_dict()
+    code = code_digest(roots_of(kept.experiment))
+    older = set(kept.provenance.loc[kept.provenance["code"] != code, "key"])
+    return {
+        cell.key()
+        for cell in kept.experiment.cells()
+        if cell.key() in older and lost[cell.key()] > OVERFLOWED * getattr(cell.train, "steps", math.inf)
+    }
+
+
+def for_device(experiments: Sequence[Experiment], device: str) -> list[Experiment]:
+    """Those that are worth a device's time: what is computed, and not trained, stays on the CPU, and a GPU would wait."""
+    gpu = torch.device(device).type == "cuda"
+    return [one for one in experiments if not (gpu and isinstance(one.trainer, Computation))]
+
+
+def lacking(experiments: Sequence[Experiment], store: Store, kept: Collection[str]) -> dict[str, int]:
+    """How many cells are neither kept nor finished, of each experiment that lacks any and can be run."""
+    done = store.finished(*experiments) | set(kept)
+    lack = {
+        one.name: sum(cell.key() not in done for cell in one.cells())
+        for one in experiments
+        if not one.not_run
+    }
+    return {name: cells for name, cells in lack.items() if cells}

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,7 +14,8 @@ from rankscope.lab.engines.local import Local
 from rankscope.lab.engines.work import LARGEST_GROUP, Done, Group, Shape
 from rankscope.lab.experiment import Cell, Experiment
 from rankscope.lab.leases import BEAT
-from rankscope.lab.store import Cost, Store, Taken, named
+from rankscope.lab.store import Cost, Store, named
+from rankscope.lab.turns import Turns, done_before, keep_share
 
 PATIENCE = 0.2
 """Seconds between two looks at how far the workers are."""
@@ -43,7 +44,7 @@ class Schedule:
     @property
     def seconds(self) -> float:
         """Expected wall time."""
-        return sum(group.seconds for group in self.groups) / self.workers
+        return sum(group.left for group in self.groups) / self.workers
 
 
 def check_device(device: str, *, elsewhere: bool = False) -> str:
@@ -113,7 +114,7 @@ def schedule(
     identical table. Where a GPU's memory is too small, a size is halved until it fits, and kept in the store.
 
     With `kept`, keys of cells that need not be run, what is missing is a queue: the first seeds of every point before any
-    other seed, and of those the groups that take the least time.
+    other seed, and of those the groups first of which the least time is left.
 
     With `streams`, so many groups are trained at a time in threads of one process. A group may then need so much less of a
     GPU's memory. Steps are timed one group at a time: on a GPU that is not busy with one, several take as long as one.
@@ -158,12 +159,11 @@ def schedule(
                 left = tuple(cell for cell in shape.members[start : start + size] if cell.key() not in done)
                 if left:
                     ticks = sum(shape.experiment.trainer.steps(cell) for cell in left)
-                    groups.append(Group(shape.experiment, left, seconds * ticks, shape.later))
+                    group = Group(shape.experiment, left, seconds * ticks, shape.later)
+                    groups.append(replace(group, done=done_before(store, group)))
     if kept is not None:
-        groups.sort(key=lambda group: (group.later, group.seconds))
-    elif (
-        engine.workers > 1
-    ):  # the largest first, so that no core waits long at the end; else in the grid's order
+        groups.sort(key=lambda group: (group.later, group.left))
+    elif engine.workers > 1:  # the largest first: no core waits long at the end; else the grid's order
         groups.sort(key=lambda group: -group.seconds)
     pending = sum(len(group.cells) for group in groups)
     return Schedule(tuple(groups), total, total - pending, engine.workers, streams is not None, timed)
@@ -184,20 +184,21 @@ def run(
 ) -> int:
     """Run the groups of the plan and keep their cells; `advance` hears of progress in expected seconds.
 
-    With a deadline (`time.monotonic` seconds) no group is begun that should take longer than is left, and what still runs
-    then is stopped, with its state kept. Returns how many groups are left to another run. Where the engine goes on after a
-    group has failed, all others are finished first; then `FailedGroupsError` names those that failed.
+    With a deadline (`time.monotonic` seconds) those groups are begun first that should end before it, then parts of others
+    (`Turns` says which), and what still runs then is stopped, with its state kept. Returns how many groups are left to
+    another run. Where the engine goes on after a group has failed, all others are finished first; then `FailedGroupsError`
+    names those that failed.
     """
     engine = engine or Local(device, todo.workers, todo.streams)
-    heard, beat, look, waiting = 0.0, time.monotonic(), 0.0, list(enumerate(todo.groups))
-    running: set[int] = set()
+    heard, ended, beat, look = 0.0, 0.0, time.monotonic(), 0.0
+    turns = Turns(todo.groups, store, math.inf if deadline is None else deadline - beat)
     failed: list[str] = []
     crew: Crew | None = None
 
-    def keep(ended: Iterable[tuple[int, Done | Failed]]) -> int:
+    def keep(last: Iterable[tuple[int, Done | Failed]]) -> int:
         count = 0
-        for number, found in ended:
-            running.discard(number)
+        for number, found in last:
+            turns.running.discard(number)
             count += 1
             if isinstance(found, Failed):
                 failed.append(f"{_called(todo.groups[number])}: {found.reason}")
@@ -205,37 +206,44 @@ def run(
                 _keep(store, todo.groups[number], found)
         return count
 
+    def keep_stopped(crew: Crew) -> None:
+        keep(crew.last())
+        if len(turns.running) <= todo.workers:  # a cluster has groups at hand that no worker has begun
+            known = crew.done - ended if todo.workers == 1 else 0.0  # of several no one tells who did what
+            for number in turns.running:
+                keep_share(store, todo.groups[number], known)
+
     try:
         with store.database.held(), engine.crew(todo.groups) as workers:
             crew = workers
             while True:
                 now = time.monotonic()
                 left = math.inf if deadline is None else deadline - now
-                if now >= look and not _begin(crew, store, waiting, running, left, advance):
+                if now >= look and not _begin(crew, turns, left, advance):
                     look = now + LOOK
-                if not running and all(group.seconds > left for _, group in waiting):
+                if not turns.running and next(turns.in_turn(left), None) is None:
                     break
                 if left <= 0:
                     crew.stop()
-                    keep(crew.last())
+                    keep_stopped(crew)
                     break
                 if now >= beat + BEAT:
                     store.beat()
                     beat = now
                 if keep(crew.ended(min(PATIENCE, left))):
-                    look = 0.0
+                    look, ended = 0.0, crew.done
                 done = crew.done
                 advance(done - heard)
                 heard = done
     except BaseException:
         if crew is not None:
-            keep(crew.last())
+            keep_stopped(crew)
         raise
     finally:
         store.give_back()
     if failed:
         raise FailedGroupsError(_failure(failed))
-    return len(waiting) + len(running)
+    return len(turns.waiting) + len(turns.running)
 
 
 def _failure(failed: Sequence[str]) -> str:
@@ -250,41 +258,14 @@ def _called(group: Group) -> str:
     return f"{named(group.cells[0])}{more}"
 
 
-def _begin(
-    crew: Crew,
-    store: Store,
-    waiting: list[tuple[int, Group]],
-    running: set[int],
-    left: float,
-    advance: Callable[[float], None],
-) -> bool:
+def _begin(crew: Crew, turns: Turns, left: float, advance: Callable[[float], None]) -> bool:
     """Begin groups while there is room; False where there is none left that could be begun now."""
     while crew.room > 0:
-        following = _next(store, waiting, left, advance)
-        if following is None:
+        number = turns.begin(left, advance)
+        if number is None:
             return False
-        number, group = following
-        crew.begin(number, store.checkpoint_path(group.experiment, group.cells))
-        running.add(number)
+        crew.begin(number, turns.state(number))
     return True
-
-
-def _next(
-    store: Store, waiting: list[tuple[int, Group]], left: float, advance: Callable[[float], None]
-) -> tuple[int, Group] | None:
-    """The first waiting group that fits into the seconds left and is no other process's; what others finished is let go."""
-    place = 0
-    while place < len(waiting):
-        number, group = waiting[place]
-        taken = store.take(group.experiment, group.cells) if group.seconds <= left else Taken.OTHERS
-        if taken is Taken.OTHERS:
-            place += 1
-            continue
-        del waiting[place]
-        if taken is Taken.OURS:
-            return number, group
-        advance(group.seconds)
-    return None
 
 
 def _keep(store: Store, group: Group, done: Done) -> None:

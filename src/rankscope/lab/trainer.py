@@ -46,7 +46,7 @@ class Trainer(ABC, Generic[TaskT, ModelT, RecipeT, TrainedT]):
 
     @abstractmethod
     def steps(self, cell: Cell[TaskT, ModelT, RecipeT]) -> int:
-        """How often training and measuring the cell call `tick`."""
+        """How often training and measuring the cell call `tick`: there it can be stopped, and a cell of one step cannot."""
 
     @abstractmethod
     def train(self, cells: Sequence[Cell[TaskT, ModelT, RecipeT]], job: Job) -> TrainedT:

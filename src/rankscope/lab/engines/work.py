@@ -19,12 +19,21 @@ LARGEST_GROUP = {"cpu": 8, "cuda": 1024}
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that are trained as one ensemble, and the seconds they should take; in a queue some seeds come later."""
+    """Cells that are trained as one ensemble, and the seconds they should take; in a queue some seeds come later.
+
+    `done` is the share of those seconds that a kept state has behind it.
+    """
 
     experiment: Experiment
     cells: tuple[Cell, ...]
     seconds: float
     later: bool = False
+    done: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """The seconds that are still to come."""
+        return self.seconds * (1 - self.done)
 
 
 @dataclass(frozen=True)
