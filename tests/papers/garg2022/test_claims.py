@@ -204,5 +204,7 @@ def test_of_an_unfinished_run_one_size_is_shown_and_judged_as_far_as_it_goes():
         f"{steps:,} steps" for steps in (50_000, 100_000, 200_000, 500_000)
     ]
     (finding,) = PAPER.findings(results)
-    assert "A decoder of 3 layers" in finding.sentence, "one seed of a larger size, for a tenth of the steps, says less"
+    assert "A decoder of 3 layers" in finding.sentence, (
+        "one seed of a larger size, for a tenth of the steps, says less"
+    )
     assert "After 500,000 steps" in finding.sentence
