@@ -23,7 +23,8 @@ ROOTS = {one.name: roots_of(one) for one in EXPERIMENTS}
 OWN = Sources(PACKAGE)
 
 MEASURED_BY = {
-    "amsel2024/(figure1|repeated.*|authors-recipe|memory|many-points|positions|tokens|dims)": "papers.amsel2024.measurement",
+    "amsel2024/(figure1|repeated.*|authors-recipe|last-layer)": "papers.amsel2024.measurement",
+    "amsel2024/(memory|many-points|positions|tokens|dims)": "papers.amsel2024.measurement",
     "amsel2024/text": "studies.text.measurement",
     "amsel2024/text-projections": "studies.text.projections",
     "amsel2024/text-heads": "studies.text.heads",

@@ -86,15 +86,6 @@ def test_the_authors_protocol_is_theirs():
     assert cell.train.factor(149) == cell.train.factor(100)
 
 
-def test_the_control_changes_the_batches_and_nothing_else():
-    by_name = {one.name.partition("/")[2]: one for one in experiments(Scale.PAPER)}
-    control, repeated = by_name["authors-recipe"], by_name["repeated"]
-    assert control.train == repeated.train.replace(distinct_batches=None)
-    assert (control.model, control.task) == (repeated.model, repeated.task)
-    assert control.size == 7 * 2 * 2 * 2
-    assert all(cell.train.distinct_batches is None for cell in control.cells())
-
-
 def test_no_warm_up_epoch_is_no_division_by_zero():
     assert epoch_warmup_cosine(0, 10, 0.1, 10) == 1.0
     assert epoch_warmup_cosine(0, 20, 0.5, 10) == 0.0

@@ -47,7 +47,7 @@ A stopped group continues where it was, a killed one from its last checkpoint, a
 `paper` may take hours.
 """
 
-NAME, CONTROL = "amsel2024", "authors-recipe"
+NAME, CONTROL, LAST_LAYER = "amsel2024", "authors-recipe", "last-layer"
 
 
 REPEATED = OUR_RECIPE.replace(distinct_batches=4)
@@ -134,7 +134,14 @@ def experiments(scale: Scale) -> list[Experiment]:
         trained(sizes, "figure1", _figure_1(sizes), precision=sizes.coarse, start=sizes.figure_start),
         *_longer(sizes, "", range(sizes.seeds), OUR_POSITIONS, sizes.hidden // sizes.dim),
     ]
-    return [*fresh, *_repeated(sizes), _control(sizes), _two_points(sizes), _constructions(sizes)]
+    return [
+        *fresh,
+        *_repeated(sizes),
+        _control(sizes),
+        *_last_layer(sizes),
+        _two_points(sizes),
+        _constructions(sizes),
+    ]
 
 
 def _longer(
@@ -194,6 +201,15 @@ def _control(sizes: Sizes) -> Experiment:
     grid = Grid(seed=range(sizes.repeated_seeds), rank=sizes.ranks, layers=layers, budget=budgets)
     one = trained(sizes, CONTROL, grid)
     return replace(one, train=_by(sizes.repeated.replace(distinct_batches=None), one.train))
+
+
+def _last_layer(sizes: Sizes) -> list[Experiment]:
+    """Deep full rank at the largest budget with the last layer ahead at the start, where figure 1's encoders start without."""
+    if sizes.figure_start is OUR_RECIPE.start:
+        return []
+    deep = tuple(layers for layers in sizes.layers if layers > 1)
+    grid = Grid(seed=range(sizes.seeds), rank=(sizes.dim,), layers=deep, budget=(max(sizes.budgets),))
+    return [trained(sizes, LAST_LAYER, grid)]
 
 
 def _by(recipe: Recipe, other: Recipe) -> Recipe:

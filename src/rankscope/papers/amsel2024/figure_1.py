@@ -10,6 +10,7 @@ from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_l
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import READ_OFF_LOG, Point
 from rankscope.papers.amsel2024.experiments import CONTROL as AUTHORS_ON_FRESH
+from rankscope.papers.amsel2024.experiments import LAST_LAYER
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
     OVERFLOWED,
@@ -21,23 +22,23 @@ from rankscope.papers.amsel2024.published import (
     replications,
 )
 
-FRESH, REPEATED, FURTHER, CONTROL = (
-    f"amsel2024/{name}" for name in ("figure1", "repeated", SUPPLEMENT, AUTHORS_ON_FRESH)
-)
+FRESH, REPEATED = "amsel2024/figure1", "amsel2024/repeated"
+FURTHER, CONTROL, LAST = (f"amsel2024/{name}" for name in (SUPPLEMENT, AUTHORS_ON_FRESH, LAST_LAYER))
 FITTED = "repeated batches, training loss"
 RECALLED = "the same weights, new points"
 LEARNED = "fresh batches, new points"
 CUT = "overflowed (training loss)"
 """Rings in the colour of the other training losses, so that a point of another curve under one is seen."""
 
-CONTROLLED = "fresh batches, recipe of the repeated ones"
+APART = {CONTROL: "fresh batches, recipe of the repeated ones", LAST: "fresh batches, last layer ahead"}
+"""Experiments that are drawn as points of their own: their errors on new points."""
 
 WAYS = {REPEATED: "repeated batches", FRESH: "fresh batches"}
 
 
 def figure_1(results: Results, *run: pd.DataFrame | None) -> Figure:
-    """A panel for each depth and budget: trainings on fresh batches, on repeated ones, the supplement and the control."""
-    names = (FRESH, REPEATED, FURTHER, CONTROL)
+    """A panel for each depth and budget: trainings on fresh batches, on repeated ones, the supplement, and those apart."""
+    names = (FRESH, REPEATED, FURTHER, *APART)
     tables = {name: ends(table) for name, table in zip(names, run, strict=True) if table is not None}
     theirs = published_beside(pd.concat(tables.values()), "1")
     shapes = sorted(
@@ -74,9 +75,8 @@ def _panel(
 ) -> Panel:
     """Four curves over rank; the title counts the published values that repeated batches give."""
     ranks = sorted({int(rank) for table in (*tables.values(), theirs) for rank in table["rank"]})
-    repeated, fresh, further, control = (
-        _at(tables[name], layers, budget) if name in tables else None
-        for name in (REPEATED, FRESH, FURTHER, CONTROL)
+    repeated, fresh, further = (
+        _at(tables[name], layers, budget) if name in tables else None for name in (REPEATED, FRESH, FURTHER)
     )
     series = [Series(name, [], []) for name in (FITTED, RECALLED, LEARNED)]
     if repeated is not None and len(repeated):
@@ -95,8 +95,9 @@ def _panel(
         lost = fresh[~fresh["trained"].astype(bool)]
         if len(lost):
             series.append(_points("did not train", lost, "error"))
-    if control is not None and len(control):
-        series.append(_points(CONTROLLED, control, "error"))
+    for name, words in APART.items():
+        if name in tables and len(apart := _at(tables[name], layers, budget)):
+            series.append(_points(words, apart, "error"))
     drawn = _at(theirs, layers, budget)
     if len(drawn):
         series.append(paper_line("published", drawn.set_index("rank")["error"].astype(float), like=FITTED))

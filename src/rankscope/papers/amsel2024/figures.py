@@ -11,7 +11,7 @@ from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_l
 from rankscope.lab.paper import Makers, Results, drawn
 from rankscope.lab.sizes import counted
 from rankscope.papers.amsel2024.course import COURSES
-from rankscope.papers.amsel2024.experiments import CONTROL, SIZES
+from rankscope.papers.amsel2024.experiments import CONTROL, LAST_LAYER, SIZES
 from rankscope.papers.amsel2024.figure_1 import figure_1, untrained
 from rankscope.papers.amsel2024.identity import identity
 from rankscope.papers.amsel2024.measurement import ends
@@ -29,7 +29,7 @@ MEANS = "Mean over seeds with its 95% interval."
 
 def figures(results: Results) -> list[Figure]:
     """Every figure whose experiment has been run, and the survey, which needs none."""
-    first: Makers = {("figure1", "repeated", SUPPLEMENT, CONTROL): (partial(figure_1, results),)}
+    first: Makers = {("figure1", "repeated", SUPPLEMENT, CONTROL, LAST_LAYER): (partial(figure_1, results),)}
     others: Makers = {
         ("repeated", "figure1"): (identity,),
         ("positions", "figure1"): (_positions,),
