@@ -7,13 +7,13 @@ from dataclasses import replace
 import pandas as pd
 
 from rankscope.figures.figure import Figure, Mark, Panel, Series, curve, paper_line
+from rankscope.lab.missing import OVERFLOWED
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import READ_OFF_LOG, Point
 from rankscope.papers.amsel2024.experiments import CONTROL as AUTHORS_ON_FRESH
 from rankscope.papers.amsel2024.experiments import LAST_LAYER
 from rankscope.papers.amsel2024.measurement import ends
 from rankscope.papers.amsel2024.published import (
-    OVERFLOWED,
     PUBLISHED_DIM,
     SUPPLEMENT,
     overflowed,

@@ -5,6 +5,7 @@ from importlib.resources import files
 
 import pandas as pd
 
+from rankscope.lab.missing import OVERFLOWED
 from rankscope.lab.paper import Results
 from rankscope.lab.replication import NOT_RUN, READ_OFF, READ_OFF_LOG, Point, Replication
 from rankscope.lab.sizes import counted
@@ -28,12 +29,6 @@ LONG_STEPS = 200_000
 
 SUPPLEMENT = "repeated-supplement"
 """Further runs of two places of figure 1, which count as `repeated` does: the least training loss of all is published."""
-
-OVERFLOWED = 0.1
-"""Share of a training's steps above which it cannot be compared: gradients that overflowed in float16 count as zero.
-
-The published trainings are in float32, which has none of these.
-"""
 
 LOST = f"not comparable, as gradients overflowed in more than {OVERFLOWED:.0%} of their steps"
 
@@ -89,7 +84,7 @@ def replications(results: Results) -> list[Replication]:
 
 
 def overflowed(table: pd.DataFrame, experiment: str = "repeated") -> "pd.Series[bool]":
-    """Which trainings of an experiment's table left out so many steps that they are not the published ones."""
+    """Which trainings of an experiment's table left out so many steps that they are not the published ones, in float32."""
     if "left_out" not in table:
         return pd.Series(False, index=table.index)
     return table["left_out"].fillna(0) > OVERFLOWED * STEPS.get(experiment, LONG_STEPS)
