@@ -131,12 +131,17 @@ def test_one_bad_number_of_examples_is_not_near_least_squares():
 
 
 def test_rank_and_heads_are_compared_over_one_factor():
-    """Rank beyond the factor that heads span changes nothing, as if inputs had no more dimensions."""
+    """Heads span 1 to 16 and ranks 1 to 64: what ranks beyond 16 gain, or do not, is not asked."""
     grid = {one.name.partition("/")[2]: one for one in experiments(Scale.PAPER)}["apart"]
-    planted = table(
-        "apart", lambda model: 1 / min(model.rank, 16) / model.heads**0.9, lambda model: 100, grid.cells()
-    )
-    assert judge(BY_NAME["rank-counts"], planted).verdict is Verdict.HOLDS
+
+    def found(of_rank):
+        planted = table(
+            "apart", lambda model: of_rank(model.rank) / model.heads**0.9, lambda _: 100, grid.cells()
+        )
+        return judge(BY_NAME["rank-counts"], planted).verdict
+
+    assert found(lambda rank: 1 / min(rank, 16)) is Verdict.HOLDS
+    assert found(lambda rank: rank**-0.5 / (1 if rank <= 16 else 1000)) is Verdict.FAILS
 
 
 def test_two_trainings_without_a_transition_are_not_compared_and_one_is():

@@ -286,6 +286,16 @@ def test_known_algorithms_are_those_of_the_class():
     }
 
 
+def test_known_algorithms_answer_the_prompts_that_decoders_are_tested_on():
+    decoders = {cell.seed: cell for cell in HEADS.cells()}
+    compared = [cell for cell in SMOKE["baselines"].cells() if cell.task.functions is Functions.LINEAR]
+    assert compared
+    for cell in compared:
+        (outcome,) = SMOKE["baselines"].trainer.run([cell], Job())
+        found = [row["error"] for row in outcome.records if row["algorithm"] == "least squares"]
+        assert found == pytest.approx(measurement.least_squares_errors(decoders[cell.seed]), abs=1e-12)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("functions", Functions)
